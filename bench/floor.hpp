@@ -1,0 +1,38 @@
+// The memory floor of a W-way sum: resident arrays, all cores, the widest loads and non-temporal stores, no protocol. What a
+// reduction that did nothing but move the bytes would take on this machine in this minute.
+#pragma once
+
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace gradshm::bench {
+
+class Floor {
+ public:
+  // `bytes` of f32 an array, rounded up to 256. Starts threads: fork before.
+  Floor(unsigned arrays, std::size_t bytes, unsigned threads);
+  ~Floor();
+  Floor(const Floor&) = delete;
+  Floor& operator=(const Floor&) = delete;
+
+  std::vector<std::int64_t> measure_ns(unsigned times);
+  [[nodiscard]] unsigned threads() const noexcept { return threads_; }
+
+ private:
+  std::int64_t measure_once_ns();
+  void serve(unsigned thread);
+  void sum_part(unsigned thread);
+
+  unsigned threads_;
+  std::size_t floats_;
+  std::vector<float*> inputs_;
+  float* output_;
+  std::barrier<> gate_;
+  bool stop_ = false;  // written before, read after the gate
+  std::vector<std::thread> pool_;
+};
+
+}  // namespace gradshm::bench

@@ -1,0 +1,48 @@
+/* A gradshm server inside a program: libgradshm-server.so. gradshmd is a thin program around it. No signal handlers, no output but
+ * through the log function. Return values as in gradshm.h; gradshm_server_last_error() holds the sentence. */
+#ifndef GRADSHM_SERVER_H
+#define GRADSHM_SERVER_H
+
+#include <gradshm/gradshm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gradshm_server gradshm_server_t;
+
+enum { GRADSHM_LOG_DEBUG = 0, GRADSHM_LOG_INFO = 1, GRADSHM_LOG_WARNING = 2, GRADSHM_LOG_ERROR = 3 };
+typedef void (*gradshm_log_t)(void* context, int level, const char* sentence); /* called by the thread that runs the server */
+
+typedef struct {
+  size_t size;
+  const char* name;            /* NULL: environment GRADSHM_INSTANCE, else "default" */
+  const char* layout_path;     /* .safetensors, otherwise TSV; NULL: the first worker's registration */
+  int32_t op;                  /* gradshm_op_t */
+  uint32_t max_workers;        /* 1 to 256; 0 = 64 */
+  uint32_t expect;             /* round 1 opens with that many ready workers; 0 = 1 */
+  uint32_t reducer_threads;    /* 0 = all CPUs */
+  uint64_t bucket_bytes;       /* 0 = 8 MiB */
+  const char* const* groups;   /* name prefixes, or NULL */
+  size_t group_count;
+  int64_t spin_ns;             /* how long the server looks for work before it sleeps; 0 = 50 us, negative = not at all */
+  int64_t drain_ns;            /* how long stop waits for the open round to close; 0 = 5 s, negative = not at all */
+  gradshm_log_t log;           /* NULL: silent */
+  void* log_context;
+} gradshm_server_options_t;
+
+GRADSHM_API const char* gradshm_server_version(void);
+GRADSHM_API const char* gradshm_server_last_error(void);
+/* Takes the name's lock, reads the layout file, takes the memory and listens: workers may attach from now on. */
+GRADSHM_API int gradshm_server_create(const gradshm_server_options_t* options, gradshm_server_t** ret_server);
+/* Serves in this thread until gradshm_server_stop. Once only. */
+GRADSHM_API int gradshm_server_run(gradshm_server_t* server);
+/* From any thread or signal handler. The first call lets the open round close, the second ends at once. */
+GRADSHM_API void gradshm_server_stop(gradshm_server_t* server);
+/* Removes socket, lock and beacon; workers' waits answer DAEMON_LOST. Not while run is running. NULL is fine. */
+GRADSHM_API void gradshm_server_destroy(gradshm_server_t* server);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

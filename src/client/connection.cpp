@@ -1,0 +1,75 @@
+#include "client/connection.hpp"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "memory/beacon.hpp"
+#include "memory/rundir.hpp"
+
+namespace gradshm::core {
+namespace {
+
+constexpr int kPidfdOpen = 434;  // SYS_pidfd_open, Linux 5.3
+
+Error no_server(const std::string& instance, const std::string& path, int error_number) {
+  if (error_number == EACCES || error_number == EPERM)
+    return {Status::permission, "the socket " + path + " is not yours to use: the server belongs to another user"};
+  const auto beacon = read_beacon(geteuid(), instance);
+  const std::string dead = beacon && !is_alive(*beacon) ? " (one with pid " + std::to_string(beacon->pid) + " was killed)" : "";
+  return {Status::no_server, "no server '" + instance + "' answers at " + path + dead + ": start one with `gradshmd --name " + instance +
+                                 "`, or see `gradshm ls`"};
+}
+
+UniqueFd connect_socket(const std::string& instance, const Deadline& deadline) {
+  const std::string path = socket_path(instance);
+  UniqueFd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket_fd) throw system_error("socket", errno);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  while (connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno != EAGAIN && errno != EINTR) throw no_server(instance, path, errno);
+    if (deadline.passed()) throw Error(Status::timeout, "the server's queue of connections stays full");
+    const timespec pause{0, 1'000'000};  // EAGAIN: its backlog is full
+    nanosleep(&pause, nullptr);
+  }
+  return socket_fd;
+}
+
+// In /tmp anybody could have made our directory first; where the user chose the place himself, he chose whom to trust.
+void check_server(int socket_fd, const std::string& instance) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) throw system_error("SO_PEERCRED", errno);
+  if (peer.uid != geteuid() && peer.uid != 0 && std::getenv("GRADSHM_DIR") == nullptr)
+    throw Error(Status::permission, "the server '" + instance + "' runs as uid " + std::to_string(peer.uid) + ", not as you (uid " +
+                                        std::to_string(geteuid()) + "): set GRADSHM_DIR if that is intended");
+}
+
+}  // namespace
+
+Connection connect_to(const std::string& instance, const Deadline& deadline) {
+  Connection connection;
+  connection.socket = connect_socket(instance, deadline);
+  check_server(connection.socket.get(), instance);
+  UniqueFd ours(static_cast<int>(syscall(kPidfdOpen, getpid(), 0)));
+  if (!ours) throw system_error("pidfd_open (Linux 5.4 or newer is needed)", errno);
+  Hello hello;
+  hello.abi_hash = abi_hash();
+  std::vector<UniqueFd> fds;
+  const std::array<int, 1> sent{ours.get()};
+  const auto answer = ask<HelloOk>(connection, hello, sent, deadline, 1, &fds);
+  connection.daemon_pidfd = std::move(fds[0]);
+  connection.incarnation = answer.incarnation, connection.daemon_pid = answer.pid, connection.has_layout = answer.has_layout != 0;
+  return connection;
+}
+
+}  // namespace gradshm::core

@@ -1,0 +1,211 @@
+#include "client/handle.hpp"
+
+#include <errno.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/text.hpp"
+#include "client/fork_guard.hpp"
+#include "memory/rundir.hpp"
+#include "memory/space.hpp"
+
+namespace gradshm::core {
+namespace {
+
+constexpr std::int64_t kCommandTimeoutNs = 10'000'000'000;
+constexpr std::int64_t kPollCheckNs = 50'000'000;
+constexpr std::int64_t kDefaultSpinNs = 20'000;
+
+MemFd duplicate(UniqueFd& fd) { return MemFd(std::move(fd)); }
+
+int rank_from_environment() {
+  const char* text = std::getenv("GRADSHM_RANK");
+  if (text == nullptr || *text == '\0') return -1;
+  char* end = nullptr;
+  errno = 0;
+  const long rank = std::strtol(text, &end, 10);
+  if (*end != '\0' || errno != 0 || rank < 0 || rank >= static_cast<long>(kMaxWorkers))
+    throw Error(Status::invalid, "the environment says GRADSHM_RANK=" + escape(text) + "; a rank is 0 to " + std::to_string(kMaxWorkers - 1));
+  return static_cast<int>(rank);
+}
+
+int wanted_rank(int rank) {
+  if (rank == kRankAuto) return rank_from_environment();
+  if (rank == kRankAny) return -1;
+  if (rank < 0 || rank >= static_cast<int>(kMaxWorkers))
+    throw Error(Status::invalid, "rank " + std::to_string(rank) + " is out of range: it takes 0 to " + std::to_string(kMaxWorkers - 1) +
+                                     ", GRADSHM_RANK_AUTO or GRADSHM_RANK_ANY");
+  return rank;
+}
+
+// Spinning pays only where every member can have a CPU of its own.
+std::int64_t chosen_spin(std::int64_t asked, unsigned workers) {
+  if (asked != 0) return std::max<std::int64_t>(asked, 0);
+  cpu_set_t cpus;
+  const unsigned available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<unsigned>(CPU_COUNT(&cpus)) : 1;
+  return workers < available ? kDefaultSpinNs : 0;
+}
+
+// Runs `set_up`, and puts what was tried in front of what went wrong.
+template <class Function>
+auto with_context(const std::string& what, Function&& set_up) {
+  try {
+    return set_up();
+  } catch (const Error& error) {
+    throw Error(error.status(), what + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+Handle::Handle(std::string instance, Connection connection)
+    : instance_(std::move(instance)), connection_(std::move(connection)), fork_epoch_(core::fork_epoch()) {
+  register_handle(this);
+}
+
+// A forked child has no mappings to unmap and no descriptors to close; detach leaks the handle there.
+Handle::~Handle() { unregister_handle(this); }
+
+bool Handle::forked() const noexcept { return fork_epoch_ != core::fork_epoch(); }
+
+void Handle::close_descriptors_in_child() noexcept {
+  connection_.socket.reset(), connection_.daemon_pidfd.reset();
+  if (worker_) worker_->doorbell.reset(), worker_->slot_file = {};
+}
+
+std::unique_ptr<Handle> Handle::attach(const std::string& instance, const Manifest& manifest, const AttachOptions& options) {
+  return with_context("cannot attach to '" + instance + "'", [&] {
+    const Deadline deadline = Deadline::after(options.timeout_ns);
+    std::unique_ptr<Handle> handle(new Handle(instance, connect_to(instance, deadline)));
+    handle->join(manifest, options, deadline);
+    handle->take_slot(manifest, options);
+    if (options.ready && options.wait_for_admission) handle->wait_admitted(deadline);
+    return handle;
+  });
+}
+
+std::unique_ptr<Handle> Handle::observe(const std::string& instance, const Deadline& deadline) {
+  return with_context("cannot observe '" + instance + "'", [&] {
+    std::unique_ptr<Handle> handle(new Handle(instance, connect_to(instance, deadline)));
+    std::vector<UniqueFd> fds;
+    const auto answer = ask<ObserveOk>(handle->connection_, Observe{}, {}, deadline, 3, &fds);
+    handle->view_ = std::make_unique<InstanceView>(duplicate(fds[0]), duplicate(fds[1]), duplicate(fds[2]), answer.incarnation);
+    WorkerWords::Parts parts;
+    parts.control = handle->view_->control().words;
+    parts.daemon_pidfd = handle->connection_.daemon_pidfd.get();
+    handle->words_ = WorkerWords(parts);
+    return handle;
+  });
+}
+
+void Handle::join(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline) {
+  if (manifest.size() == 0) throw Error(Status::bad_layout, "the layout has no parameters: add some before attaching");
+  Join request;
+  request.rank = wanted_rank(options.rank);
+  request.partial = options.partial ? 1u : 0u;
+  const std::string label = options.label.empty() ? program_invocation_short_name : options.label;
+  std::memcpy(request.label, label.data(), std::min(label.size(), sizeof request.label - 1));
+  // As an encoded layout rather than as TSV, which cannot express every name; the server uses its parameters only.
+  const MemFd content = MemFd::sealed_copy("gradshm-manifest", encode_layout(Layout(manifest, {})));
+  const std::array<int, 1> sent{content.fd()};
+  std::vector<UniqueFd> fds;
+  const auto answer = ask<JoinOk>(connection_, request, sent, deadline, 5, &fds);
+  view_ = std::make_unique<InstanceView>(duplicate(fds[0]), duplicate(fds[1]), duplicate(fds[2]), connection_.incarnation);
+  worker_ = std::make_unique<Worker>();
+  worker_->rank = answer.rank, worker_->generation = answer.generation;
+  worker_->slot_file = duplicate(fds[3]), worker_->doorbell = std::move(fds[4]);
+  worker_->shape = slot_shape(view_->layout());
+  if (answer.rank >= kMaxWorkers || answer.slot_bytes != worker_->shape.total || worker_->slot_file.size() != worker_->shape.total)
+    throw Error(Status::corrupt, "the server's slot does not fit its layout");
+}
+
+// The worker takes the pages, so that they are charged to its cgroup and lie on its NUMA node.
+void Handle::take_slot(const Manifest& manifest, const AttachOptions& options) {
+  const Layout& layout = view_->layout();
+  Worker& worker = *worker_;
+  require_space(worker.shape.total, worker.shape.total, "a worker's slot");
+  worker.slot_file.allocate();
+  worker.slot = Mapping(worker.slot_file, Mapping::Access::read_write, worker.shape.total, "slot", true);
+  WorkerWords::Parts parts;
+  parts.control = view_->control().words, parts.entry = &view_->control().members[worker.rank];
+  parts.slot = worker.slot.at<SlotWords>(worker.shape.words);
+  parts.generation = worker.generation, parts.doorbell = worker.doorbell.get(), parts.daemon_pidfd = connection_.daemon_pidfd.get();
+  parts.spin_ns = chosen_spin(options.spin_ns, std::max(view_->header().expect, 1u));
+  words_ = WorkerWords(parts);
+  std::vector<bool> named;
+  if (options.partial) {
+    named.assign(layout.parameters().size(), false);
+    for (const Parameter& parameter : manifest.parameters()) named[layout.manifest().find(parameter.id)] = true;
+  }
+  worker.committer.emplace(layout, worker.shape, worker.slot.data(), std::move(named), words_);
+  command(CommandKind::allocated, options.ready ? 1u : 0u);
+}
+
+std::byte* Handle::slot(std::size_t parameter) const noexcept {
+  return worker_->slot.data() + worker_->shape.gradients + view_->layout().placements()[parameter].offset;
+}
+
+void Handle::command(CommandKind kind, std::uint32_t value) {
+  const std::lock_guard lock(command_);
+  if (words_.membership() == Status::evicted)
+    throw Error(Status::evicted, "worker " + std::to_string(rank()) + " of '" + instance_ + "' is no longer a member (it left or was evicted): attach again");
+  Command request;
+  request.kind = static_cast<std::uint32_t>(kind), request.value = value;
+  static_cast<void>(ask<Ack>(connection_, request, {}, Deadline::after(kCommandTimeoutNs), 0));
+}
+
+std::uint64_t Handle::wait_admitted(const Deadline& deadline) {
+  const std::string what = "worker " + std::to_string(rank()) + " is not admitted to a round yet: ";
+  switch (const Status status = words_.wait_admitted(deadline)) {
+    case Status::ok: return words_.first_round();
+    case Status::timeout:
+      if (view_->closed_round() == 0 && view_->control().words->members == 0)
+        throw Error(status, what + "round 1 opens with " + std::to_string(view_->header().expect) + " ready workers (gradshmd --expect)");
+      throw Error(status, what + "round " + format_count(view_->closed_round() + 1) + " is still open; `gradshm-top " + instance_ +
+                              "` shows whom it waits for (with several workers in one thread, attach with NO_WAIT)");
+    case Status::evicted: throw Error(status, "worker " + std::to_string(rank()) + " was evicted before it was admitted");
+    default: throw Error(status, what + "the server is gone");
+  }
+}
+
+Status Handle::outcome(Status status, std::uint64_t round) const noexcept { return status == Status::ok ? view_->round_status(round) : status; }
+
+// A member that has committed nothing to a round would wait for itself.
+Status Handle::check_waitable(std::uint64_t& round) const noexcept {
+  const std::uint64_t last = is_worker() ? worker_->committer->committed_round() : 0;
+  if (round == 0) round = last;
+  if (round == 0) return Status::not_committed;
+  const bool would_wait_for_itself = is_worker() && round > last && round > words_.closed_round() && words_.membership() == Status::ok;
+  return would_wait_for_itself ? Status::not_committed : Status::ok;
+}
+
+Status Handle::poll(std::uint64_t round) noexcept {
+  if (const Status status = check_waitable(round); status != Status::ok) return status;
+  const Status status = words_.look(round);
+  if (status != Status::not_closed) return outcome(status, round);
+  // A loop of polls must notice the server's death too, but not pay for a system call every time.
+  const std::int64_t now = now_ns();
+  if (now - polled_ns_.load(std::memory_order_relaxed) < kPollCheckNs) return status;  // order: relaxed, only spaces out the check
+  polled_ns_.store(now, std::memory_order_relaxed);                                    // order: relaxed, as above
+  if (words_.daemon_lives()) return status;
+  const Status last = words_.look(round);
+  return last == Status::not_closed ? Status::daemon_lost : outcome(last, round);
+}
+
+Status Handle::wait(std::uint64_t round, const Deadline& deadline) noexcept {
+  if (const Status status = check_waitable(round); status != Status::ok) return status;
+  return outcome(words_.wait(round, deadline), round);
+}
+
+Status Handle::read(std::size_t parameter, void* data, const Deadline& deadline, ResultInfo& ret_info) noexcept {
+  const Status status = view_->read(parameter, data, deadline, ret_info);
+  const std::uint64_t bytes = view_->layout().placements()[parameter].bytes;
+  if (status == Status::ok) bytes_copied_.fetch_add(bytes, std::memory_order_relaxed);  // order: relaxed, a statistic
+  return status;
+}
+
+}  // namespace gradshm::core

@@ -1,0 +1,67 @@
+#include "daemon/arena.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/checked.hpp"
+#include "base/clock.hpp"
+#include "base/status.hpp"
+#include "base/text.hpp"
+#include "memory/rundir.hpp"
+#include "memory/space.hpp"
+
+namespace gradshm::core {
+namespace {
+
+ControlHeader control_header(const Layout& layout, const ServerOptions& options, unsigned reducer_threads) {
+  ControlHeader header;
+  header.buckets = static_cast<std::uint32_t>(layout.buckets().size());
+  header.groups = static_cast<std::uint32_t>(layout.groups().size());
+  header.parameters = static_cast<std::uint32_t>(layout.parameters().size());
+  header.op = static_cast<std::uint32_t>(options.op);
+  header.max_workers = options.max_workers;
+  header.expect = options.expect;
+  header.daemon_pid = getpid();
+  header.reducer_threads = reducer_threads;
+  header.started_ns = static_cast<std::uint64_t>(now_ns());
+  header.gradient_bytes = layout.gradient_bytes();
+  header.bucket_bytes = options.layout.bucket_bytes;
+  std::strncpy(header.instance, options.name.c_str(), sizeof header.instance - 1);
+  return header;
+}
+
+Layout checked_for_space(Layout layout, const ServerOptions& options) {
+  const SlotShape shape = slot_shape(layout);
+  const std::uint64_t ours = result_bytes(layout) + control_shape(layout.buckets().size(), layout.groups().size()).total;
+  const auto slots = checked_mul(shape.total, options.expect);
+  const auto wanted = slots ? checked_add(*slots, ours) : std::nullopt;
+  const std::string what = "instance '" + options.name + "' with " + std::to_string(options.expect) + " expected worker" +
+                           (options.expect == 1 ? "" : "s") + " and " + format_count(layout.gradient_bytes()) + " gradient bytes each";
+  require_space(wanted.value_or(UINT64_MAX), shape.total, what);
+  return layout;
+}
+
+}  // namespace
+
+void check_options(const ServerOptions& options) {
+  check_instance_name(options.name);
+  if (options.max_workers < 1 || options.max_workers > kMaxWorkers)
+    throw Error(Status::invalid, "max-workers is " + std::to_string(options.max_workers) + "; it takes 1 to " + std::to_string(kMaxWorkers));
+  if (options.expect < 1 || options.expect > options.max_workers)
+    throw Error(Status::invalid, "expect is " + std::to_string(options.expect) + "; it takes 1 to max-workers (" +
+                                     std::to_string(options.max_workers) + ")");
+  if (options.reducer_threads > 1024)
+    throw Error(Status::invalid, "reducer-threads is " + std::to_string(options.reducer_threads) + "; it takes 1 to 1024, or 0 for all CPUs");
+  if (options.layout.bucket_bytes == 0) throw Error(Status::invalid, "bucket-bytes is 0; it takes 1 byte or more (8 MiB by default)");
+  if (options.op > Op::weighted_mean) throw Error(Status::invalid, "op takes sum, mean or weighted-mean");
+}
+
+Arena::Arena(Manifest manifest, const ServerOptions& options, std::uint64_t incarnation, unsigned reducer_threads)
+    : layout(checked_for_space(Layout(std::move(manifest), options.layout), options)),
+      shape(slot_shape(layout)),
+      layout_file(MemFd::sealed_copy("gradshm-layout", encode_layout(layout))),
+      control(create_control(control_header(layout, options, reducer_threads), incarnation, layout.layout_fingerprint())),
+      result(create_result(layout, incarnation)) {}
+
+}  // namespace gradshm::core

@@ -1,0 +1,64 @@
+// Runs the round machine on real memory: looks for commits, has ready buckets summed, closes rounds, admits workers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/arena.hpp"
+#include "daemon/member.hpp"
+#include "daemon/publisher.hpp"
+#include "daemon/reduction.hpp"
+#include "protocol/round.hpp"
+
+namespace gradshm::core {
+
+class Rounds {
+ public:
+  // evict: called when a worker's own words are nonsense; must call remove.
+  Rounds(Arena& arena, const ServerOptions& options, Publisher& publisher, std::function<void(const MemberPtr&, const std::string&)> evict);
+
+  // One pass: true if anything happened. Bounded work: at most about 32 MiB of results are summed.
+  bool turn();
+
+  void ready(const MemberPtr& member);   // takes part from the next opening on
+  void paused(const MemberPtr& member);
+  void remove(const MemberPtr& member);  // left, died or evicted; its entry shows it before any round closes without it
+  void stop_opening() noexcept { opening_ = false; }  // drain: the open round may still close, no other opens
+
+  [[nodiscard]] std::uint64_t open_round() const noexcept { return machine_.open_round(); }
+  [[nodiscard]] std::uint64_t closed_round() const noexcept { return machine_.open_round() - 1; }
+  [[nodiscard]] bool has_commits() const noexcept { return first_commit_ns_ != 0; }
+  [[nodiscard]] unsigned threads() const noexcept { return reduction_.threads(); }
+  [[nodiscard]] const RankSet& members() const noexcept { return machine_.members(); }
+
+ private:
+  bool scan();
+  bool scan_member(const MemberPtr& member);
+  bool take_contribution(Member& member, std::size_t bucket);
+  void note_arrival(const Member& member, std::size_t bucket);
+  bool reduce_ready();
+  void close();
+  void open();
+  RoundRecord make_record() const;
+  std::vector<double> group_weights() const;
+  [[nodiscard]] std::vector<MemberPtr> members_in_order() const;
+
+  Arena& arena_;
+  const ServerOptions& options_;
+  Publisher& publisher_;
+  std::function<void(const MemberPtr&, const std::string&)> evict_;
+  RoundMachine machine_;
+  Reduction reduction_;
+  std::array<MemberPtr, kMaxWorkers> taking_part_;  // of the open round, by rank; may be gone already if it had committed everything
+  std::vector<MemberPtr> ready_;                    // to be admitted at the next opening
+  bool started_ = false;                            // round 1 has opened
+  bool opening_ = true;
+  std::uint64_t first_commit_ns_ = 0, last_commit_ns_ = 0, reduce_ns_ = 0;
+  int last_rank_ = -1;
+};
+
+}  // namespace gradshm::core

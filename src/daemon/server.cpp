@@ -1,0 +1,206 @@
+#include "daemon/server.hpp"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "base/clock.hpp"
+#include "base/text.hpp"
+
+namespace gradshm::core {
+namespace {
+
+constexpr std::int64_t kRefreshNs = 1'000'000'000;
+constexpr int kSpinsPerLook = 64;
+
+std::uint64_t random_word() {
+  std::uint64_t word = 0;
+  while (getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word) || word == 0) {}
+  return word;
+}
+
+UniqueFd listen_on(const std::string& path) {
+  UniqueFd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket_fd) throw system_error("socket", errno);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  unlink(path.c_str());  // we hold the lock: what is there is a dead server's
+  if (bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) throw system_error("bind to " + path, errno);
+  if (chmod(path.c_str(), 0600) != 0) throw system_error("chmod of " + path, errno);
+  if (listen(socket_fd.get(), 256) != 0) throw system_error("listen on " + path, errno);
+  return socket_fd;
+}
+
+UniqueFd checked(int fd, const char* call) {
+  if (fd < 0) throw system_error(call, errno);
+  return UniqueFd(fd);
+}
+
+// Above 100 CPUs' worth of tags nothing changes: 8 bits of source, 56 bits of id.
+constexpr std::uint64_t kIdMask = (std::uint64_t{1} << 56) - 1;
+
+}  // namespace
+
+Server::Server(ServerOptions options)
+    : options_((check_options(options), std::move(options))),
+      incarnation_(random_word()),
+      directory_(options_.name),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      stop_event_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      spare_fd_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+  try {
+    if (!options_.layout_path.empty()) make_arena(load_manifest(options_.layout_path));
+    listener_ = listen_on(socket_path(options_.name));
+    beacon_data_.incarnation = incarnation_, beacon_data_.pid = getpid(), beacon_data_.uid = getuid();
+    beacon_data_.pid_start = pid_start_time(getpid()), beacon_data_.started_unix_s = static_cast<std::uint64_t>(time(nullptr));
+    std::strncpy(beacon_data_.name, options_.name.c_str(), sizeof beacon_data_.name - 1);
+    std::strncpy(beacon_data_.socket_path, socket_path(options_.name).c_str(), sizeof beacon_data_.socket_path - 1);
+    beacon_.emplace(options_.name, beacon_data_);
+    watch(listener_.get(), Source::listener, 0, EPOLLIN);
+    watch(stop_event_.get(), Source::stop, 0, EPOLLIN);
+  } catch (...) {
+    directory_.remove();
+    throw;
+  }
+}
+
+Server::~Server() {
+  if (publisher_) publisher_->state(ServerState::stopped), publisher_->wake();
+  beacon_->remove();
+  directory_.remove();
+}
+
+void Server::watch(int fd, Source source, std::uint64_t id, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<std::uint64_t>(source) << 56 | id;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw system_error("epoll_ctl", errno);
+}
+
+void Server::run() {
+  refresh(true);
+  while (!stopped_) {
+    if (!look_for_work()) sleep();
+    refresh(false);
+    if (draining_ && drained()) stopped_ = true;
+  }
+}
+
+// Turns the rounds until nothing has happened for spin_ns. True: something may still come, events were looked at.
+bool Server::look_for_work() {
+  std::int64_t quiet_since = now_ns();
+  while (turn()) {
+    dispatch(0);
+    quiet_since = now_ns();
+    if (stopped_ || draining_) return true;
+  }
+  while (rounds_ && now_ns() - quiet_since < options_.spin_ns) {
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (turn()) return true;
+      cpu_relax();
+    }
+    dispatch(0);
+    if (stopped_) return true;
+  }
+  return false;
+}
+
+void Server::sleep() {
+  if (publisher_) publisher_->idle(true);
+  // A commit between the last look and `idle` rang nobody: look once more.
+  if (turn()) {
+    publisher_->idle(false);
+    return;
+  }
+  const std::int64_t until = draining_ ? std::min(drain_until_ns_, refreshed_ns_ + kRefreshNs) : refreshed_ns_ + kRefreshNs;
+  dispatch(static_cast<int>(std::clamp<std::int64_t>((until - now_ns()) / 1'000'000 + 1, 1, 1000)));
+  if (publisher_) publisher_->idle(false);
+}
+
+void Server::dispatch(int timeout_ms) {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  if (count < 0 && errno != EINTR) throw system_error("epoll_wait", errno);
+  for (int i = 0; i < count; ++i) handle(static_cast<Source>(events[i].data.u64 >> 56), events[i].data.u64 & kIdMask);
+}
+
+void Server::handle(Source source, std::uint64_t id) {
+  if (source == Source::doorbell) return;  // it has done its work by waking us; edge-triggered, so nothing has to be read
+  if (source == Source::listener) return accept_all();
+  if (source == Source::stop) return begin_drain();
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;  // ended by an earlier event of the same batch
+  Session& session = *found->second;
+  if (source == Source::pidfd) return end_session(session, EventKind::died, "its process ended without leaving");
+  try {
+    receive(session);
+  } catch (const std::exception& error) {
+    // One connection's fault: tell it, drop it, nobody else notices.
+    const auto* ours = dynamic_cast<const Error*>(&error);
+    options_.log(LogLevel::warning, "connection of pid " + std::to_string(session.pid) + " dropped: " + error.what());
+    [[maybe_unused]] const bool sent = send_message(session.socket.get(), error_reply(ours != nullptr ? ours->status() : Status::internal, error.what()));
+    end_session(session, EventKind::evicted, "its connection sent nonsense");
+  }
+}
+
+void Server::stop() noexcept {
+  const std::uint64_t one = 1;
+  // The counter cannot overflow in practice, and a signal handler may call this.
+  [[maybe_unused]] const ssize_t written = write(stop_event_.get(), &one, sizeof one);
+}
+
+void Server::begin_drain() {
+  std::uint64_t calls = 0;
+  if (read(stop_event_.get(), &calls, sizeof calls) != static_cast<ssize_t>(sizeof calls)) return;
+  if (draining_ || calls > 1) {
+    stopped_ = true;
+    return;
+  }
+  draining_ = true;
+  drain_until_ns_ = now_ns() + options_.drain_ns;
+  if (!rounds_) return;
+  rounds_->stop_opening();
+  publisher_->state(ServerState::draining);
+  note(LogLevel::info, EventKind::draining, nullptr,
+       rounds_->has_commits() ? "stopping once round " + format_count(rounds_->open_round()) + " has closed" : "stopping");
+}
+
+bool Server::drained() const {
+  if (!rounds_ || rounds_->members().empty() || !rounds_->has_commits()) return true;
+  return now_ns() >= drain_until_ns_;
+}
+
+// The beacon and the heartbeat: at once on membership changes, else once a second.
+void Server::refresh(bool now) {
+  const std::int64_t time = now_ns();
+  if (!now && time - refreshed_ns_ < kRefreshNs) return;
+  refreshed_ns_ = time;
+  beacon_data_.progress_ns = static_cast<std::uint64_t>(time);
+  beacon_data_.members = 0;
+  std::fill(std::begin(beacon_data_.member_ranks), std::end(beacon_data_.member_ranks), 0);
+  for (const MemberPtr& member : members_)
+    if (member) ++beacon_data_.members, beacon_data_.member_ranks[member->rank / 64] |= std::uint64_t{1} << (member->rank % 64);
+  if (rounds_) beacon_data_.closed_round = rounds_->closed_round();
+  beacon_->update(beacon_data_);
+  if (publisher_) publisher_->progress(static_cast<std::uint64_t>(time));
+}
+
+void Server::note(LogLevel level, EventKind kind, const Member* member, const std::string& text) {
+  if (publisher_) publisher_->event(kind, member, rounds_->open_round(), text);
+  options_.log(level, member == nullptr ? text
+                                        : "worker " + std::to_string(member->rank) + " (pid " + std::to_string(member->pid) + ", '" +
+                                              escape(member->label) + "'): " + text);
+}
+
+}  // namespace gradshm::core

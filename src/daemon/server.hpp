@@ -1,0 +1,80 @@
+// The server: one epoll loop over listener, connections, pidfds, doorbells and the stop event; between events it turns the rounds.
+// The thread that calls run() does everything, sums included (with oneTBB threads beside it), so nothing here needs a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "daemon/arena.hpp"
+#include "daemon/options.hpp"
+#include "daemon/rounds.hpp"
+#include "daemon/session.hpp"
+#include "memory/beacon.hpp"
+#include "memory/rundir.hpp"
+#include "protocol/wire.hpp"
+
+namespace gradshm::core {
+
+class Server {
+ public:
+  // Takes the lock, reads the layout file, takes the memory, listens. Throws Error.
+  explicit Server(ServerOptions options);
+  ~Server();  // removes what it made
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  void run();               // until stop
+  void stop() noexcept;     // any thread, async-signal-safe. First call: lets the open round close (at most drain_ns); second: at once
+
+ private:
+  enum class Source : std::uint8_t { listener, stop, socket, pidfd, doorbell };
+  void watch(int fd, Source source, std::uint64_t id, std::uint32_t events);
+  void dispatch(int timeout_ms);
+  void handle(Source source, std::uint64_t id);
+  bool turn() { return rounds_ && rounds_->turn(); }
+  bool look_for_work();
+  void sleep();
+  [[nodiscard]] bool drained() const;
+  void begin_drain();
+  void refresh(bool now);
+
+  void accept_all();
+  void refuse_for_want_of_fds();
+  void receive(Session& session);
+  void answer(Session& session, const Packet& packet);
+  void hello(Session& session, const Packet& packet);
+  void join(Session& session, const Packet& packet);
+  void observe(Session& session, const Packet& packet);
+  void command(Session& session, const Packet& packet);
+  void allocated(Session& session, bool ready);
+  void end_session(Session& session, EventKind how, const std::string& why);
+  void forget_member(const MemberPtr& member, EventKind how, const std::string& why);
+
+  void make_arena(Manifest manifest);
+  void admit_manifest(const Packet& packet, bool partial, Member& member);
+  [[nodiscard]] unsigned choose_rank(int wanted);
+  void drop_if_ended(unsigned rank);
+  void register_member(Session& session, const MemberPtr& member);
+  [[nodiscard]] bool send_join_ok(Session& session, const Member& member, const MemFd& slot);
+  void note(LogLevel level, EventKind kind, const Member* member, const std::string& text);
+
+  ServerOptions options_;
+  std::uint64_t incarnation_;
+  InstanceDirectory directory_;
+  UniqueFd epoll_, listener_, stop_event_, spare_fd_;
+  std::optional<Arena> arena_;
+  std::optional<Publisher> publisher_;
+  std::optional<Rounds> rounds_;
+  std::optional<Beacon> beacon_;
+  BeaconData beacon_data_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
+  std::array<MemberPtr, kMaxWorkers> members_;  // attached now, by rank
+  std::uint64_t next_id_ = 1, next_generation_ = 1;
+  std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0;
+  bool draining_ = false, stopped_ = false;
+};
+
+}  // namespace gradshm::core

@@ -1,0 +1,29 @@
+// One connection, from accept to its end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/unique_fd.hpp"
+#include "daemon/member.hpp"
+
+namespace gradshm::core {
+
+struct Session {
+  std::uint64_t id = 0;
+  UniqueFd socket;
+  UniqueFd pidfd;      // after hello
+  int pid = 0;         // as SO_PEERCRED says; 0 in another pid namespace
+  unsigned uid = 0;
+  bool greeted = false;
+  MemberPtr member;    // after join
+
+  [[nodiscard]] bool process_ended() const noexcept;
+};
+
+// The peer's pid and uid by SO_PEERCRED. Throws Error(permission) unless it is our user or root.
+void identify_peer(Session& session);
+// Throws Error(corrupt) unless `fd` is a pidfd, and of that pid where both are known.
+void check_pidfd(const UniqueFd& fd, int pid);
+
+}  // namespace gradshm::core

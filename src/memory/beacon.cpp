@@ -1,0 +1,111 @@
+#include "memory/beacon.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/interprocess/shared_memory_object.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/status.hpp"
+#include "base/text.hpp"
+
+namespace gradshm::core {
+namespace bip = boost::interprocess;
+namespace {
+
+constexpr const char* kDirectory = "/dev/shm/";  // where Linux shows POSIX shared memory; rename needs a path
+
+std::optional<BeaconData> read_fd(int fd) {
+  BeaconData data;
+  const ssize_t got = pread(fd, &data, sizeof data, 0);
+  if (got != static_cast<ssize_t>(sizeof data)) return std::nullopt;
+  const std::uint64_t checksum = data.object.checksum;
+  finish_header(data);
+  const bool sound = data.object.magic == static_cast<std::uint64_t>(ObjectKind::beacon) && data.object.abi_hash == abi_hash() &&
+                     data.object.checksum == checksum;
+  if (!sound) return std::nullopt;
+  data.name[sizeof data.name - 1] = data.socket_path[sizeof data.socket_path - 1] = '\0';
+  return data;
+}
+
+std::optional<BeaconData> read_path(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) return std::nullopt;
+  // Two tries: a pread may meet a pwrite in the middle.
+  if (auto data = read_fd(fd.get())) return data;
+  return read_fd(fd.get());
+}
+
+}  // namespace
+
+std::string beacon_name(uid_t uid, const std::string& instance) { return "gradshm." + std::to_string(uid) + "." + instance; }
+
+Beacon::Beacon(const std::string& instance, BeaconData data) : path_(kDirectory + beacon_name(getuid(), instance)) {
+  const std::string temporary = "new-" + beacon_name(getuid(), instance);  // a name that list_beacons passes over
+  try {
+    bip::shared_memory_object::remove(temporary.c_str());
+    bip::shared_memory_object object(bip::create_only, temporary.c_str(), bip::read_write, bip::permissions(0600));
+    object.truncate(sizeof(BeaconData));
+    fd_.reset(fcntl(object.get_mapping_handle().handle, F_DUPFD_CLOEXEC, 0));
+  } catch (const bip::interprocess_exception& error) {
+    throw system_error("cannot create the beacon " + std::string(kDirectory) + temporary, error.get_native_error());
+  }
+  if (!fd_) throw system_error("dup of the beacon", errno);
+  update(data);
+  if (rename((kDirectory + temporary).c_str(), path_.c_str()) != 0) throw system_error("rename to " + path_, errno);
+}
+
+Beacon::~Beacon() = default;
+
+void Beacon::update(BeaconData data) noexcept {
+  data.sequence = ++sequence_;
+  data.object.magic = static_cast<std::uint64_t>(ObjectKind::beacon);
+  data.object.abi_major = kAbiMajor, data.object.abi_minor = kAbiMinor, data.object.abi_hash = abi_hash();
+  data.object.total_bytes = sizeof(BeaconData);
+  finish_header(data);
+  // A failed write leaves an older beacon, which readers see by its age.
+  [[maybe_unused]] const ssize_t written = pwrite(fd_.get(), &data, sizeof data, 0);
+}
+
+void Beacon::remove() noexcept { unlink(path_.c_str()); }
+
+std::optional<BeaconData> read_beacon(uid_t uid, const std::string& instance) {
+  return read_path(kDirectory + beacon_name(uid, instance));
+}
+
+std::vector<BeaconData> list_beacons(uid_t uid) {
+  std::vector<BeaconData> found;
+  std::error_code error;
+  const std::string prefix = beacon_name(uid, "");
+  for (const auto& entry : std::filesystem::directory_iterator(kDirectory, error)) {
+    const std::string file = entry.path().filename().string();
+    if (!file.starts_with(prefix)) continue;
+    if (auto data = read_path(entry.path().string()); data && file == prefix + data->name) found.push_back(*data);
+  }
+  std::sort(found.begin(), found.end(), [](const BeaconData& a, const BeaconData& b) { return std::strcmp(a.name, b.name) < 0; });
+  return found;
+}
+
+std::uint64_t pid_start_time(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  // The command in field 2 may hold anything, so fields are counted from its closing parenthesis.
+  const std::size_t close = text.rfind(')');
+  if (close == std::string::npos) return 0;
+  std::uint64_t start = 0;
+  std::size_t at = close + 1;
+  for (int field = 2; field < 21 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  if (at == std::string::npos || std::sscanf(text.c_str() + at, "%lu", &start) != 1) return 0;
+  return start;
+}
+
+bool is_alive(const BeaconData& beacon) { return beacon.pid > 0 && pid_start_time(beacon.pid) == beacon.pid_start; }
+
+}  // namespace gradshm::core

@@ -1,0 +1,58 @@
+// The beacon: the one named object of an instance, /dev/shm/gradshm.<uid>.<name>, for discovery and for reading the state of a dead
+// server. Created complete (temporary name, filled, renamed), written with pwrite, read with pread, never mapped.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+#include "memory/shared.hpp"
+
+namespace gradshm::core {
+
+struct BeaconData {
+  ObjectHeader object;
+  std::uint64_t sequence = 0;          // grows with every write
+  std::uint64_t incarnation = 0;
+  std::int32_t pid = 0;
+  std::uint32_t uid = 0;
+  std::uint64_t pid_start = 0;         // field 22 of /proc/<pid>/stat: tells a re-used pid
+  std::uint64_t started_unix_s = 0;    // for people
+  std::uint64_t closed_round = 0;      // lazily
+  std::uint64_t member_ranks[kRankWords] = {};
+  std::uint64_t members = 0;
+  std::uint64_t parameters = 0, gradient_bytes = 0;
+  std::uint64_t progress_ns = 0;       // CLOCK_MONOTONIC of the last write
+  char name[kPageBytes / 32] = {};
+  char socket_path[112] = {};
+};
+
+[[nodiscard]] std::string beacon_name(uid_t uid, const std::string& instance);
+
+class Beacon {
+ public:
+  // Replaces what a dead server left under that name. Throws Error.
+  Beacon(const std::string& instance, BeaconData data);
+  ~Beacon();  // keeps the object: see remove
+  Beacon(const Beacon&) = delete;
+  Beacon& operator=(const Beacon&) = delete;
+  void update(BeaconData data) noexcept;  // one pwrite
+  void remove() noexcept;
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+  std::uint64_t sequence_ = 0;
+};
+
+// nullopt: there is none, or it is damaged or of another version.
+[[nodiscard]] std::optional<BeaconData> read_beacon(uid_t uid, const std::string& instance);
+[[nodiscard]] std::vector<BeaconData> list_beacons(uid_t uid);  // by name
+[[nodiscard]] bool is_alive(const BeaconData& beacon);          // the process that wrote it still runs
+[[nodiscard]] std::uint64_t pid_start_time(pid_t pid);          // 0: no such process
+
+}  // namespace gradshm::core

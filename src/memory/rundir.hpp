@@ -1,0 +1,32 @@
+// Where an instance lives on disk: its directory with `sock` and `lock`.
+#pragma once
+
+#include <string>
+
+#include "base/unique_fd.hpp"
+
+namespace gradshm::core {
+
+// 1 to 64 of letters, digits, '.', '_', '-', not "." or "..". Throws Error(invalid) naming the rule.
+void check_instance_name(const std::string& name);
+// `given`, or where empty $GRADSHM_INSTANCE, else "default"; checked.
+[[nodiscard]] std::string resolve_instance_name(const char* given);
+
+// $GRADSHM_DIR, else $XDG_RUNTIME_DIR/gradshm, else /tmp/gradshm-<uid>.
+[[nodiscard]] std::string run_directory();
+[[nodiscard]] std::string socket_path(const std::string& instance);  // throws Error(invalid) above 107 bytes
+
+// Server: makes the directories (mode 0700), refuses foreign ones or ones others may write, takes the lock for life.
+class InstanceDirectory {
+ public:
+  // Throws Error(already_running) naming the pid of the other server, permission or system.
+  explicit InstanceDirectory(const std::string& instance);
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  void remove() noexcept;  // socket, lock, directory
+
+ private:
+  std::string path_;
+  UniqueFd lock_;
+};
+
+}  // namespace gradshm::core

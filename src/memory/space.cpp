@@ -1,0 +1,78 @@
+#include "memory/space.hpp"
+
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "base/status.hpp"
+#include "base/text.hpp"
+
+namespace gradshm::core {
+namespace {
+
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;  // absent, or "max"
+}
+
+void lower(Space& space, std::uint64_t bytes, std::string by) {
+  if (bytes < space.bytes) space = {bytes, std::move(by)};
+}
+
+std::uint64_t mem_available() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string key, line; file >> key; std::getline(file, line)) {
+    std::uint64_t kib = 0;
+    if (key == "MemAvailable:" && file >> kib) return kib * 1024;
+  }
+  return std::numeric_limits<std::uint64_t>::max();
+}
+
+// Every cgroup from `path` up to the root of the hierarchy limits us. Page cache of the group counts as used, which errs on the safe side.
+void lower_by_cgroups(Space& space, const std::string& root, std::string path, const char* limit_file, const char* usage_file) {
+  while (true) {
+    const std::string directory = root + path + "/";
+    const auto limit = read_number(directory + limit_file), usage = read_number(directory + usage_file);
+    if (limit && usage) lower(space, *limit > *usage ? *limit - *usage : 0, "memory cgroup " + (path.empty() ? "/" : path));
+    if (path.empty()) return;
+    path.resize(path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+Space free_space() {
+  Space space{mem_available(), "free memory"};
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string number, controllers, path;
+    if (!std::getline(fields, number, ':') || !std::getline(fields, controllers, ':') || !std::getline(fields, path)) continue;
+    if (path.empty() || path.front() != '/') continue;
+    if (path == "/") path.clear();
+    if (controllers.empty()) lower_by_cgroups(space, "/sys/fs/cgroup", path, "memory.max", "memory.current");
+    if (("," + controllers + ",").find(",memory,") != std::string::npos)
+      lower_by_cgroups(space, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes");
+  }
+  if (const char* test = std::getenv("GRADSHM_TEST_FREE_BYTES")) lower(space, std::strtoull(test, nullptr, 10), "GRADSHM_TEST_FREE_BYTES");
+  return space;
+}
+
+void require_space(std::uint64_t wanted_bytes, std::uint64_t file_bytes, const std::string& what) {
+  Space space = free_space();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && file_bytes > limit.rlim_cur)
+    throw Error(Status::no_space, what + " needs a file of " + format_count(file_bytes) + " bytes, RLIMIT_FSIZE allows " +
+                                      format_count(limit.rlim_cur) + ": raise it (ulimit -f)");
+  if (wanted_bytes > space.bytes)
+    throw Error(Status::no_space, what + " needs " + format_count(wanted_bytes) + " bytes, " + format_count(space.bytes) + " are free (" +
+                                      space.limited_by + "): use fewer workers or a smaller layout, or free memory");
+}
+
+}  // namespace gradshm::core

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""gradshm and gradshm-top from outside: what they print, how they end, what they leave."""
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cli_driver import SMALL_TSV, SOURCE, WATCHDOG_S, ToolsTest  # noqa: E402
+
+
+def documented(heading):
+    """The fields of that table in docs/json.md."""
+    sections = re.split(r"^## ", (SOURCE / "docs/json.md").read_text(), flags=re.MULTILINE)
+    section, = (text for text in sections if text.startswith(heading + "\n"))
+    return set(re.findall(r"^\| `([^`]+)`", section, flags=re.MULTILINE))
+
+
+def fields(value, path=""):
+    if isinstance(value, dict):
+        return set().union(*(fields(inner, f"{path}.{key}".lstrip(".")) for key, inner in value.items()))
+    if isinstance(value, list):
+        return set().union(*(fields(inner, path + "[]") for inner in value))
+    return {path}
+
+
+class LsTest(ToolsTest):
+    def test_servers_are_listed_and_gone_after_their_end(self):
+        with self.server() as (first, process), self.server() as (second, _):
+            out, _ = self.tool("gradshm", "ls")
+            for name in (first, second):
+                self.assertRegex(out, rf"(?m)^{re.escape(name)} .* alive ")
+            self.assertIn(str(process.pid), out)
+            document = json.loads(self.tool("gradshm", "ls", "--json")[0])
+            found = {entry["instance"]: entry for entry in document["instances"]}
+            self.assertEqual(document["schema"], 1)
+            self.assertEqual(found[first]["pid"], process.pid)
+            self.assertTrue(found[first]["alive"])
+            self.assertLessEqual(fields(document), documented("gradshm ls --json"))
+        self.assertNotIn(first, self.tool("gradshm", "ls")[0])
+        self.assert_nothing_left(first)
+
+    def test_a_killed_server_is_listed_as_dead(self):
+        with self.server() as (name, process):
+            process.kill()
+            process.wait()
+            self.assertRegex(self.tool("gradshm", "ls")[0], rf"(?m)^{re.escape(name)} .* dead ")
+
+
+class LayoutTest(ToolsTest):
+    def test_a_file_is_shown_as_table_json_and_tsv(self):
+        path = self.file("small.tsv", SMALL_TSV)
+        out, _ = self.tool("gradshm", "layout", "show", path)
+        self.assertRegex(out, r"(?m)^[0-9a-f]{16}  fc1\.weight  f32 +\[256,784\] +200704 +0 +0  default")
+        self.assertRegex(out, r"(?m)^2 parameters, 200,960 elements, 803\.8 kB \(803,840 bytes\) a slot, 1 bucket, 1 group, fingerprint [0-9a-f]{16}$")
+        document = json.loads(self.tool("gradshm", "layout", "show", path, "--json")[0])
+        self.assertEqual([parameter["name"] for parameter in document["parameters"]], ["fc1.weight", "fc1.bias"])
+        self.assertLessEqual(fields(document), documented("gradshm layout show --json"))
+        again = self.file("again.tsv", self.tool("gradshm", "layout", "show", path, "--tsv")[0])
+        self.assertEqual(json.loads(self.tool("gradshm", "layout", "show", again, "--json")[0]), document)
+
+    def test_an_instance_is_shown_as_the_file_it_was_started_with(self):
+        path = self.file("small.tsv", SMALL_TSV)
+        with self.server("--layout", path) as (name, _):
+            self.assertEqual(self.tool("gradshm", "layout", "show", name)[0], self.tool("gradshm", "layout", "show", path)[0])
+
+    def test_an_instance_without_a_layout_says_so(self):
+        with self.server() as (name, _):
+            self.assertIn("no layout yet", self.tool("gradshm", "layout", "show", name, code=2)[1])
+
+    def test_what_is_neither_file_nor_instance_is_code_2(self):
+        name = self.name()
+        self.assertIn(name, self.tool("gradshm", "layout", "show", name, code=2)[1])
+        self.assertIn("neither a file nor the name of an instance", self.tool("gradshm", "layout", "show", "./no such/file", code=2)[1])
+
+    def test_check_prints_totals(self):
+        self.assertIn("2 parameters, 200,960 elements", self.tool("gradshm", "layout", "check", self.file("small.tsv", SMALL_TSV))[0])
+
+    def test_check_of_a_malformed_file_is_code_5_and_names_the_line(self):
+        wrong = self.file("wrong.tsv", SMALL_TSV + "fc2.bias\tfloat32\t10\t11\n")
+        self.assertIn("wrong.tsv", error := self.tool("gradshm", "layout", "check", wrong, code=5)[1])
+        self.assertIn("4", error)
+        self.tool("gradshm", "layout", "check", self.file("empty.tsv", ""), code=5)
+        self.tool("gradshm", "layout", "check", self.file("none.tsv", SMALL_TSV.splitlines()[0] + "\n"), code=5)
+        self.tool("gradshm", "layout", "check", self.file("garbage.safetensors", "garbage"), code=5)
+
+    def test_check_of_no_file_is_code_2(self):
+        self.assertIn("/nowhere.tsv", self.tool("gradshm", "layout", "check", self.directory + "/nowhere.tsv", code=2)[1])
+
+
+class TopTest(ToolsTest):
+    def test_a_table_names_the_instance_and_the_round(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV), "--expect", 3) as (name, process):
+            for arguments in ([name], ["--name", name]):
+                out, _ = self.tool("gradshm-top", "--once", *arguments)
+                self.assertIn(f"gradshm {name}  running  pid {process.pid}", out)
+                self.assertIn("round 1 opens with 3 ready workers: 0 workers are ready, 0 not yet", out)
+            self.assertIn(f"gradshm {name}", self.tool("gradshm-top", "--once", environment={"GRADSHM_INSTANCE": name})[0])
+
+    def test_json_is_one_document_or_with_n_one_a_line(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
+            document = json.loads(self.tool("gradshm-top", name, "--json")[0])
+            self.assertEqual((document["schema"], document["status"], document["daemon"]["pid"]), (1, "live", process.pid))
+            self.assertLessEqual(fields(document), documented("gradshm-top --json"))
+            lines = self.tool("gradshm-top", name, "--json", "-n", 3, "-d", 0.01)[0].splitlines()
+            self.assertEqual([json.loads(line)["instance"] for line in lines], [name] * 3)
+
+    def test_tables_follow_one_another_where_there_is_no_terminal(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, _):
+            out, _ = self.tool("gradshm-top", name, "-n", 3, "-d", 0.01)
+            self.assertEqual(out.count(f"gradshm {name}"), 3)
+            self.assertNotIn("\x1b", out)
+
+    def test_on_a_terminal_frames_replace_one_another_and_fit(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, _):
+            top, terminal = self.on_terminal("gradshm-top", name, "-d", 0.05)
+            frames = self.read_until(terminal, "\x1b[J") + self.read_until(terminal, "\x1b[J")
+            self.assertIn("\x1b[H\x1b[1mgradshm " + name, frames)
+            self.assertLess(frames.split("\x1b[J")[0].count("\n"), 30)
+            os.write(terminal, b"\x03")
+            self.assertEqual(top.wait(WATCHDOG_S), 0)
+
+    def test_colour_comes_when_asked_for(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, _):
+            self.assertIn("\x1b[", self.tool("gradshm-top", name, "--once", "--color", "always")[0])
+            self.assertNotIn("\x1b[", self.tool("gradshm-top", name, "--once", "--color", "never")[0])
+
+    def test_a_server_without_a_layout_waits_for_its_first_worker(self):
+        with self.server() as (name, _):
+            self.assertIn("waits for its first worker", self.tool("gradshm-top", name, "--once")[0])
+            document = json.loads(self.tool("gradshm-top", name, "--json")[0])
+            self.assertEqual(document["status"], "no-layout")
+            self.assertLessEqual(fields(document), documented("gradshm-top --json without a picture"))
+
+    def test_no_such_instance_is_code_2(self):
+        name = self.name()
+        self.assertIn(name, self.tool("gradshm-top", name, "--once", code=2)[1])
+
+    def test_a_killed_server_is_dead_and_code_3(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
+            process.kill()
+            process.wait()
+            out, _ = self.tool("gradshm-top", name, "--once", code=3)
+            self.assertIn("DEAD, last seen", out)
+            self.assertIn(f"pid {process.pid}", out)
+            self.assertEqual(json.loads(self.tool("gradshm-top", name, "--json", code=3)[0])["status"], "dead")
+
+    def watch(self, name, *arguments, **options):
+        top = self.popen("gradshm-top", name, "-d", 0.05, *arguments, **options)
+        self.assertIn(name, top.stdout.readline())
+        return top
+
+    def test_it_ends_with_code_3_when_the_server_ends_while_it_looks(self):
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            with self.subTest(number), self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
+                top = self.watch(name)
+                process.send_signal(number)
+                out, err = top.communicate(timeout=WATCHDOG_S)
+                self.assertEqual(top.returncode, 3, out + err)
+                self.assertRegex(out, "DEAD" if number == signal.SIGKILL else "STOPPED")
+
+    def test_signals_and_a_closed_pipe_end_it_cleanly(self):
+        with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, _):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                top = self.watch(name)
+                top.send_signal(number)
+                _, err = top.communicate(timeout=WATCHDOG_S)
+                self.assertEqual((top.returncode, err), (0, ""))
+            top = self.watch(name)
+            top.stdout.close()
+            self.assertEqual(top.wait(WATCHDOG_S), 0)
+            self.assertEqual(top.stderr.read(), "")
+
+
+class UsageTest(ToolsTest):
+    def test_bad_options_are_code_1(self):
+        for program, *arguments in (["gradshm"], ["gradshm", "nonsense"], ["gradshm", "ls", "--nonsense"], ["gradshm", "layout"],
+                                    ["gradshm", "layout", "show"], ["gradshm", "layout", "show", "a", "--json", "--tsv"],
+                                    ["gradshm", "run", "--", "true"], ["gradshm", "run", "-n", "0", "--", "true"],
+                                    ["gradshm", "run", "-n", "257", "--", "true"], ["gradshm", "run", "-n", "x", "--", "true"],
+                                    ["gradshm", "run", "-n", "1"], ["gradshm", "run", "-n", "1", "--"], ["gradshm", "run", "-n", "1", "true"],
+                                    ["gradshm", "run", "-n", "1", "--name", "a/b", "--", "true"],
+                                    ["gradshm-top", "--nonsense"], ["gradshm-top", "a/b"], ["gradshm-top", "-n", "0"], ["gradshm-top", "-d", "-1"],
+                                    ["gradshm-top", "-d", "nan"], ["gradshm-top", "--color", "blue"], ["gradshm-top", "--once", "-n", "2"]):
+            with self.subTest(program=program, arguments=arguments):
+                out, err = self.tool(program, *arguments, code=1)
+                self.assertEqual(out, "")
+                self.assertNotEqual(err, "")
+
+    def test_help_has_examples_and_exit_codes(self):
+        for program, *arguments in (["gradshm"], ["gradshm-top"], ["gradshm", "run"]):
+            out, _ = self.tool(program, *arguments, "--help")
+            self.assertIn("Examples:", out)
+            self.assertIn("Exit codes:", out)
+        for arguments in (["ls"], ["layout", "show"], ["layout", "check"]):
+            self.assertIn("Exit codes:", self.tool("gradshm", *arguments, "--help")[0])
+
+    def test_version_is_printed(self):
+        for program in ("gradshm", "gradshm-top"):
+            self.assertRegex(self.tool(program, "--version")[0], r"^\d+\.\d+\.\d+\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,42 @@
+#include "cli_common.hpp"
+
+#include <cstdio>
+#include <exception>
+
+namespace gradshm::tools {
+
+ExitCode exit_code_of(core::Status status) {
+  switch (status) {
+    case core::Status::no_server:
+    case core::Status::not_found: return kNoInstance;
+    case core::Status::daemon_lost: return kDead;
+    case core::Status::incompatible:
+    case core::Status::corrupt: return kIncompatible;
+    case core::Status::bad_layout: return kMalformed;
+    default: return kUsage;
+  }
+}
+
+int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body) {
+  int code = kUsage;
+  std::string message;
+  try {
+    app.parse(argc, argv);
+    return body();
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kUsage;  // CLI11 prints help, version or complaint; its own codes are above 100
+  } catch (const core::Error& error) {
+    code = exit_code_of(error.status());
+    message = error.what();
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), message.c_str());
+  return code;
+}
+
+bool write_out(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+}
+
+}  // namespace gradshm::tools

@@ -1,0 +1,88 @@
+// gradshm layout: what an instance or a file holds.
+#include <sys/stat.h>
+
+#include <memory>
+
+#include "base/text.hpp"
+#include "cli.hpp"
+#include "cli_layout_text.hpp"
+#include "client/snapshot.hpp"
+#include "memory/rundir.hpp"
+
+namespace gradshm::tools {
+namespace {
+
+constexpr const char* kShowFooter = R"(
+A file (TSV, or safetensors by its suffix) goes before an instance of the same name. Offsets and buckets of a file
+are those that gradshmd would choose without options. JSON: see docs/json.md.
+
+Examples:
+  gradshm layout show default
+  gradshm layout show model.safetensors --tsv > model.tsv
+
+Exit codes: 0 done, 1 bad options, 2 no such instance or file, 4 another version of gradshm, 5 malformed file.)";
+
+constexpr const char* kCheckFooter = R"(
+Exit codes: 0 it is a layout, 1 bad options or no permission, 2 no such file, 5 malformed.)";
+
+struct ShowArguments {
+  std::string source;
+  bool json = false, tsv = false;
+};
+
+core::Layout layout_of_instance(const std::string& name) {
+  const core::Watcher watcher(name);
+  if (watcher.layout() == nullptr) throw core::Error(core::Status::not_found, "'" + name + "' has no layout yet: it waits for its first worker");
+  return *watcher.layout();
+}
+
+core::Layout layout_of_file(const std::string& path) { return {core::load_manifest(path), core::LayoutOptions{}}; }
+
+core::Layout find_layout(const std::string& source) {
+  struct stat info {};
+  if (stat(source.c_str(), &info) == 0) return layout_of_file(source);
+  try {
+    core::check_instance_name(source);
+  } catch (const core::Error&) {
+    throw core::Error(core::Status::not_found, "'" + core::escape(source) + "' is neither a file nor the name of an instance");
+  }
+  return layout_of_instance(source);
+}
+
+int show(const ShowArguments& arguments) {
+  const core::Layout layout = find_layout(arguments.source);
+  (void)write_out(arguments.json ? layout_json_line(layout) : arguments.tsv ? core::to_tsv(layout.manifest()) : layout_table(layout));
+  return kOk;
+}
+
+void add_show(CLI::App& parent, Invocation& invocation) {
+  CLI::App* app = parent.add_subcommand("show", "Prints the parameters of an instance or a file");
+  app->footer(kShowFooter);
+  auto arguments = std::make_shared<ShowArguments>();
+  app->add_option("NAME|FILE", arguments->source, "A running instance, or a layout file")->required();
+  auto* json = app->add_flag("--json", arguments->json, "One JSON document");
+  app->add_flag("--tsv", arguments->tsv, "A layout file that gradshmd --layout reads")->excludes(json);
+  app->callback([arguments, &invocation] { invocation.exit_code = show(*arguments); });
+}
+
+void add_check(CLI::App& parent, Invocation& invocation) {
+  CLI::App* app = parent.add_subcommand("check", "Reads a layout file and says what is wrong with it");
+  app->footer(kCheckFooter);
+  auto path = std::make_shared<std::string>();
+  app->add_option("FILE", *path, "TSV, or safetensors by its suffix")->required();
+  app->callback([path, &invocation] {
+    (void)write_out(core::escape(*path) + ": " + layout_totals(layout_of_file(*path)) + "\n");
+    invocation.exit_code = kOk;
+  });
+}
+
+}  // namespace
+
+void add_layout(CLI::App& app, Invocation& invocation) {
+  CLI::App* layout = app.add_subcommand("layout", "Shows and checks layouts");
+  layout->require_subcommand(1);
+  add_show(*layout, invocation);
+  add_check(*layout, invocation);
+}
+
+}  // namespace gradshm::tools

@@ -1,0 +1,62 @@
+// gradshm ls: the instances of this user, as their beacons tell.
+#include <unistd.h>
+
+#include <memory>
+
+#include "base/text.hpp"
+#include "cli.hpp"
+#include "cli_beacon.hpp"
+#include "cli_table.hpp"
+#include "cli_text.hpp"
+
+namespace gradshm::tools {
+namespace {
+
+constexpr const char* kFooter = R"(
+Lists the living servers of this user, and dead ones that were killed before they could clean up (the next
+server of that name replaces them). Rounds are up to a second old. JSON: see docs/json.md.
+
+Exit codes: 0 done (also if there is none), 1 bad options.)";
+
+void print_json(const std::vector<core::BeaconData>& beacons) {
+  nlohmann::ordered_json instances = nlohmann::ordered_json::array();
+  for (const core::BeaconData& beacon : beacons) instances.push_back(beacon_json(beacon, core::is_alive(beacon)));
+  const nlohmann::ordered_json document{{"schema", 1}, {"instances", instances}};
+  (void)write_out(document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+Row to_row(const core::BeaconData& beacon) {
+  return {shown(text_of(beacon.name)), std::to_string(beacon.pid), core::is_alive(beacon) ? "alive" : "dead", std::to_string(beacon.closed_round),
+          std::to_string(beacon.members), core::format_count(beacon.parameters), core::format_bytes(beacon.gradient_bytes), shown(text_of(beacon.socket_path))};
+}
+
+void print_table(const std::vector<core::BeaconData>& beacons) {
+  constexpr Column::Align kLeft = Column::Align::left, kRight = Column::Align::right;
+  const std::vector<Column> columns{{"name", kLeft, 0, 0}, {"pid", kRight, 0, 0}, {"state", kLeft, 0, 0}, {"round", kRight, 0, 0},
+                                    {"members", kRight, 0, 0}, {"parameters", kRight, 0, 0}, {"slot", kRight, 0, 0}, {"socket", kLeft, 0, 0}};
+  std::vector<Row> rows;
+  for (const core::BeaconData& beacon : beacons) rows.push_back(to_row(beacon));
+  std::string text;
+  for (const std::string& line : format_table(columns, rows, kUnlimited)) text += line + "\n";
+  (void)write_out(text);
+}
+
+int list_instances(bool json) {
+  const std::vector<core::BeaconData> beacons = core::list_beacons(getuid());
+  if (json) print_json(beacons);
+  else if (beacons.empty()) (void)write_out("no instances of uid " + std::to_string(getuid()) + " (start one with gradshmd or gradshm run)\n");
+  else print_table(beacons);
+  return kOk;
+}
+
+}  // namespace
+
+void add_ls(CLI::App& app, Invocation& invocation) {
+  CLI::App* ls = app.add_subcommand("ls", "Lists the instances of this user");
+  ls->footer(kFooter);
+  auto json = std::make_shared<bool>(false);
+  ls->add_flag("--json", *json, "One JSON document");
+  ls->callback([json, &invocation] { invocation.exit_code = list_instances(*json); });
+}
+
+}  // namespace gradshm::tools

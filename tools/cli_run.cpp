@@ -1,0 +1,116 @@
+// gradshm run: a server and its workers, from start to clean-up.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <system_error>
+
+#include "cli.hpp"
+#include "cli_server.hpp"
+#include "cli_workers.hpp"
+#include "memory/rundir.hpp"
+
+namespace gradshm::tools {
+namespace {
+
+constexpr const char* kFooter = R"(
+Starts gradshmd (the one beside this program, else in PATH, or $GRADSHM_DAEMON), then N copies of CMD with
+GRADSHM_DIR, GRADSHM_INSTANCE, GRADSHM_RANK (0 to N-1) and GRADSHM_WORLD_SIZE set, waits for all of them and
+stops the server. Rank 0 reads stdin, the others /dev/null. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
+passed on; a second request to end kills the workers that are still there after 5 s. If this program is
+killed, workers and server get SIGTERM.
+
+Examples:
+  gradshm run -n 4 -- ./train
+  gradshm run -n 2 --pin --name job7 --layout resnet34.tsv -- ./train --epochs 3
+
+Exit codes: 0 all workers returned 0; else the code of the worker that failed first (128 + signal if one ended it);
+1 bad options; 125 the server could not be started; 127 CMD cannot be executed.)";
+
+struct RunArguments {
+  int workers = 1, expect = 0;
+  std::string name;
+  bool pin = false, verbose = false;
+  std::vector<std::string> groups;
+  std::vector<std::pair<const char*, std::string>> passed_on;  // options of gradshmd; empty = not given
+};
+
+// gradshmd checks what they say.
+constexpr std::pair<const char*, const char*> kPassedOn[] = {{"--layout", "TSV or safetensors file (default: what the first worker registers)"},
+                                                             {"--op", "sum, mean or weighted-mean"},
+                                                             {"--bucket-bytes", "Bytes of a bucket"},
+                                                             {"--reducer-threads", "Threads that sum"},
+                                                             {"--max-workers", "Workers that may be attached at once"}};
+
+void declare(CLI::App& app, RunArguments& arguments) {
+  app.add_option("-n,--workers", arguments.workers, "How many workers")->required()->check(CLI::Range(1, 256));
+  app.add_option("--name", arguments.name, "Name of the instance (default run-<pid>)");
+  app.add_flag("--pin", arguments.pin, "Worker r runs on the r-th of the allowed CPUs only, and so on in a circle");
+  app.add_flag("-v,--verbose", arguments.verbose, "The server's log, and a line a worker even if all is well");
+  app.add_option("--expect", arguments.expect, "Ready workers that open round 1 (default: N)")->check(CLI::Range(1, 256));
+  app.add_option("--group", arguments.groups, "Name prefixes of parameters that are weighted together, a group each");
+  arguments.passed_on.reserve(std::size(kPassedOn));  // CLI11 keeps references to the values
+  for (const auto& [option, help] : kPassedOn) app.add_option(option, arguments.passed_on.emplace_back(option, "").second, help);
+}
+
+std::vector<std::string> server_options(const RunArguments& arguments, const std::string& instance) {
+  std::vector<std::string> options{"--name=" + instance, "--expect=" + std::to_string(arguments.expect > 0 ? arguments.expect : arguments.workers)};
+  for (const auto& [option, value] : arguments.passed_on)
+    if (!value.empty()) options.push_back(std::string(option) + "=" + value);
+  for (const std::string& group : arguments.groups) options.push_back("--group=" + group);
+  if (!arguments.verbose) options.emplace_back("--log-level=warning");
+  return options;
+}
+
+void start_workers(Workers& workers, const RunArguments& arguments, const std::string& instance, const std::vector<std::string>& words) {
+  const std::vector<int> cpus = arguments.pin ? allowed_cpus() : std::vector<int>{};
+  for (int rank = 0; rank < arguments.workers; ++rank) {
+    Command command{words, {}, rank == 0, false, std::nullopt};
+    command.environment = {"GRADSHM_DIR=" + core::run_directory(), "GRADSHM_INSTANCE=" + instance, "GRADSHM_RANK=" + std::to_string(rank),
+                           "GRADSHM_WORLD_SIZE=" + std::to_string(arguments.workers)};
+    if (!cpus.empty()) command.cpu = cpus[static_cast<std::size_t>(rank) % cpus.size()];
+    workers.add(command);
+  }
+}
+
+int run(const RunArguments& arguments, const std::vector<std::string>& words) {
+  const std::string instance = arguments.name.empty() ? "run-" + std::to_string(getpid()) : arguments.name;
+  core::check_instance_name(instance);
+  const Signals signals;
+  ServerProcess server(instance, server_options(arguments, instance), signals);
+  Workers workers;
+  start_workers(workers, arguments, instance, words);
+  workers.wait(signals, server);
+  if (workers.exit_code() != 0 || arguments.verbose) workers.report();
+  return workers.exit_code();
+}
+
+int complain(const std::string& sentence, int code) {
+  std::fprintf(stderr, "gradshm run: %s\n", sentence.c_str());
+  return code;
+}
+
+int run_guarded(const RunArguments& arguments, const Invocation& invocation) {
+  if (invocation.worker_command.empty()) return complain("no command: write it behind a --, as in: gradshm run -n 4 -- ./train", kUsage);
+  try {
+    return run(arguments, invocation.worker_command);
+  } catch (const ServerFailed& failure) {
+    return complain(failure.what(), failure.exit_code);
+  } catch (const core::Error& error) {
+    return complain(error.what(), kUsage);
+  } catch (const std::system_error& error) {
+    return complain("cannot start the workers: " + std::string(error.what()), kNoCommand);
+  }
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  CLI::App* sub = app.add_subcommand("run", "Starts a server and N workers, and cleans up: gradshm run -n N [OPTIONS] -- CMD [ARGS...]");
+  sub->footer(kFooter);
+  auto arguments = std::make_shared<RunArguments>();
+  declare(*sub, *arguments);
+  sub->callback([arguments, &invocation] { invocation.exit_code = run_guarded(*arguments, invocation); });
+}
+
+}  // namespace gradshm::tools

@@ -1,0 +1,22 @@
+// Looks again and again, and prints what it sees.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gradshm::tools {
+
+enum class ColorChoice { automatic, always, never };
+
+struct TopOptions {
+  std::string instance;
+  bool json = false;
+  std::uint64_t iterations = 0;  // 0 = until a signal, or the server's end
+  std::int64_t interval_ns = 1'000'000'000;
+  ColorChoice color = ColorChoice::automatic;
+};
+
+// An exit code. Throws core::Error if there is no instance to look at.
+[[nodiscard]] int watch(const TopOptions& options);
+
+}  // namespace gradshm::tools

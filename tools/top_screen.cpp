@@ -1,0 +1,47 @@
+#include "top_screen.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "cli_common.hpp"
+
+namespace gradshm::tools {
+namespace {
+
+constexpr std::size_t kBatchWidth = 160;  // into a file or pipe, where COLUMNS says nothing
+
+bool wants_color(ColorChoice choice) {
+  if (choice != ColorChoice::automatic) return choice == ColorChoice::always;
+  const char* refused = std::getenv("NO_COLOR");  // https://no-color.org: any value but the empty one
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0') && (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
+std::size_t columns_from_environment() {
+  const char* text = std::getenv("COLUMNS");
+  const long columns = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+  return columns > 0 && columns <= 10'000 ? static_cast<std::size_t>(columns) : kBatchWidth;
+}
+
+}  // namespace
+
+Screen::Screen(ColorChoice color, bool live) : live_(live && isatty(STDOUT_FILENO) == 1), color_(wants_color(color)) {}
+
+View Screen::view() const {
+  winsize window{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return {columns_from_environment(), 0, color_};
+  return {window.ws_col, live_ && window.ws_row > 1 ? window.ws_row - 1u : 0, color_};  // the last row is for the cursor
+}
+
+bool Screen::show(const std::vector<std::string>& lines) const {
+  // Each line clears its own rest and the end what is below, so that nothing flickers.
+  std::string text = live_ ? "\x1b[H" : "";
+  for (const std::string& line : lines) text.append(line).append(live_ ? "\x1b[K\n" : "\n");
+  text += live_ ? "\x1b[J" : "";
+  return write_out(text);
+}
+
+}  // namespace gradshm::tools

@@ -1,0 +1,103 @@
+#include "top_words.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "cli_text.hpp"
+
+namespace gradshm::tools {
+using core::MemberSnapshot;
+using core::MemberState;
+using core::Snapshot;
+namespace {
+
+constexpr std::size_t kNamed = 4;  // late workers that the sentence names
+
+bool takes_part(const Snapshot& snapshot, const MemberSnapshot& member) {
+  return member.state == MemberState::member && member.first_round <= snapshot.closed_round + 1;
+}
+
+std::string describe(const Snapshot& snapshot, const MemberSnapshot& member) {
+  std::string text = std::to_string(member.rank) + " (pid " + std::to_string(member.pid);
+  if (member.arrived_buckets > 0) text += ", " + std::to_string(member.arrived_buckets) + " of " + plural(snapshot.buckets.size(), "bucket");
+  if (member.last_commit_ns == 0) return text + ", no commit yet)";
+  return text + ", last commit " + format_duration(elapsed_ns(snapshot.taken_ns, member.last_commit_ns)) + " ago)";
+}
+
+std::string name_late(const Snapshot& snapshot, const std::vector<const MemberSnapshot*>& late) {
+  std::string text = late.size() == 1 ? "waiting for worker " : "waiting for workers ";
+  for (std::size_t i = 0; i < std::min(late.size(), kNamed); ++i) text += (i == 0 ? "" : i + 1 == late.size() ? " and " : ", ") + describe(snapshot, *late[i]);
+  if (late.size() > kNamed) text += " and " + core::format_count(late.size() - kNamed) + " more";
+  return text;
+}
+
+std::string opening_sentence(const Snapshot& snapshot) {
+  const auto count = [&](MemberState state) {
+    return std::count_if(snapshot.members.begin(), snapshot.members.end(), [&](const MemberSnapshot& member) { return member.state == state; });
+  };
+  const auto ready = static_cast<std::uint64_t>(count(MemberState::ready)), attached = static_cast<std::uint64_t>(count(MemberState::attached));
+  const std::string round = "round " + std::to_string(snapshot.closed_round + 1);
+  const std::string those = plural(ready, "worker") + (ready == 1 ? " is ready, " : " are ready, ") + core::format_count(attached) + " not yet";
+  if (snapshot.closed_round == 0) return round + " opens with " + plural(snapshot.expect, "ready worker") + ": " + those;
+  return round + " has no members: " + those;
+}
+
+}  // namespace
+
+std::vector<const MemberSnapshot*> late_members(const Snapshot& snapshot) {
+  std::vector<const MemberSnapshot*> late;
+  for (const MemberSnapshot& member : snapshot.members)
+    if (takes_part(snapshot, member) && member.arrived_buckets < snapshot.buckets.size()) late.push_back(&member);
+  return late;
+}
+
+std::size_t members_of_open_round(const Snapshot& snapshot) {
+  return static_cast<std::size_t>(
+      std::count_if(snapshot.members.begin(), snapshot.members.end(), [&](const MemberSnapshot& member) { return takes_part(snapshot, member); }));
+}
+
+bool is_over(const Snapshot& snapshot) { return !snapshot.daemon_alive || snapshot.state == core::ServerState::stopped; }
+
+bool is_stuck(const Snapshot& snapshot) {
+  if (is_over(snapshot)) return true;
+  const bool long_ago = snapshot.first_commit_ns != 0 && elapsed_ns(snapshot.taken_ns, snapshot.first_commit_ns) > 1'000'000'000;
+  return long_ago && !late_members(snapshot).empty();
+}
+
+std::string state_sentence(const Snapshot& snapshot) {
+  const std::string round = "round " + std::to_string(snapshot.closed_round + 1);
+  const std::string ago = format_duration(elapsed_ns(snapshot.taken_ns, snapshot.progress_ns));
+  if (snapshot.state == core::ServerState::stopped) return "the server has stopped; " + round + " will not close";
+  if (!snapshot.daemon_alive)
+    return "DEAD: the server (pid " + std::to_string(snapshot.daemon_pid) + ") was killed, last seen " + ago + " ago; " + round + " will not close";
+  const std::size_t members = members_of_open_round(snapshot);
+  if (members == 0) return opening_sentence(snapshot);
+  const auto late = late_members(snapshot);
+  const std::string since = snapshot.opened_ns == 0 ? "" : " since " + format_duration(elapsed_ns(snapshot.taken_ns, snapshot.opened_ns));
+  const std::string arrived = core::format_count(members - late.size()) + " of " + plural(members, "worker") + (members == 1 ? " has" : " have") + " committed; ";
+  return round + " is open" + since + ": " + arrived + (late.empty() ? "summing" : name_late(snapshot, late));
+}
+
+Rates rates_of(const Snapshot& snapshot) {
+  if (snapshot.rounds.size() < 2) return {};
+  const core::RoundRecord& newest = snapshot.rounds.front().record;
+  const core::RoundRecord& oldest = snapshot.rounds.back().record;
+  const double seconds = static_cast<double>(elapsed_ns(std::max(snapshot.taken_ns, newest.closed_ns), oldest.closed_ns)) / 1e9;
+  if (seconds <= 0 || newest.round <= oldest.round) return {};
+  double bytes = 0;
+  for (std::size_t i = 0; i + 1 < snapshot.rounds.size(); ++i)
+    bytes += (1.0 + snapshot.rounds[i].record.contributor_count) * static_cast<double>(snapshot.gradient_bytes);
+  return {static_cast<double>(newest.round - oldest.round) / seconds, bytes / seconds};
+}
+
+std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) {
+  return "DEAD, last seen " + format_duration(elapsed_ns(now_ns, beacon.progress_ns)) + " ago (pid " + std::to_string(beacon.pid) + "): round " +
+         std::to_string(beacon.closed_round) + " closed, members " + format_ranks(ranks_of(beacon.member_ranks)) + ", " +
+         plural(beacon.parameters, "parameter") + ", " + core::format_bytes(beacon.gradient_bytes) + " a slot";
+}
+
+std::string waiting_sentence(const std::string& instance) {
+  return "'" + shown(instance) + "' waits for its first worker, whose parameters will be the layout";
+}
+
+}  // namespace gradshm::tools
