@@ -133,8 +133,8 @@ struct Trained {
 std::size_t check_contributors(std::size_t contributors, std::size_t before, const Options& options, std::size_t round) {
   const std::size_t expected = options.plan.workers;
   if (contributors > expected || (round == 1 && contributors != expected))
-    throw std::runtime_error(std::to_string(contributors) + " workers took part in round " + std::to_string(round) + " instead of " +
-                             std::to_string(expected) + "; each training needs a server of its own, started with --expect " +
+    throw std::runtime_error("round " + std::to_string(round) + " was made by " + std::to_string(contributors) + " instead of " +
+                             std::to_string(expected) + " workers; each training needs a server of its own, started with --expect " +
                              std::to_string(expected) + " (`gradshm run` does that)");
   if (contributors < before && options.rank == 0)
     std::cerr << "\ntrain_fashion: from round " << round << " on, only " << contributors << " of " << expected << " workers take part\n";

@@ -1,7 +1,12 @@
 #include "cli_common.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
+
+#include "cli_table.hpp"
 
 namespace gradshm::tools {
 
@@ -37,6 +42,17 @@ int run_program(CLI::App& app, int argc, const char* const* argv, const std::fun
 
 bool write_out(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+}
+
+TerminalSize terminal_size() {
+  winsize window{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0) return {};
+  return {window.ws_col, window.ws_row};
+}
+
+std::size_t output_width() {
+  const std::size_t columns = terminal_size().columns;
+  return columns == 0 ? kUnlimited : columns;
 }
 
 }  // namespace gradshm::tools

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -28,5 +29,13 @@ enum ExitCode : int {
 
 // Writes all of it to stdout. False if nobody reads any more (SIGPIPE must be ignored).
 [[nodiscard]] bool write_out(const std::string& text);
+
+struct TerminalSize {
+  std::size_t columns = 0, rows = 0;
+};
+// Of the terminal that stdout is; 0 where it is none.
+[[nodiscard]] TerminalSize terminal_size();
+// For tables: the terminal's columns, or kUnlimited.
+[[nodiscard]] std::size_t output_width();
 
 }  // namespace gradshm::tools

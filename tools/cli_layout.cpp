@@ -51,7 +51,7 @@ core::Layout find_layout(const std::string& source) {
 
 int show(const ShowArguments& arguments) {
   const core::Layout layout = find_layout(arguments.source);
-  (void)write_out(arguments.json ? layout_json_line(layout) : arguments.tsv ? core::to_tsv(layout.manifest()) : layout_table(layout));
+  (void)write_out(arguments.json ? layout_json_line(layout) : arguments.tsv ? core::to_tsv(layout.manifest()) : layout_table(layout, output_width()));
   return kOk;
 }
 

@@ -62,10 +62,10 @@ std::string layout_totals(const core::Layout& layout) {
          core::format_hex(layout.layout_fingerprint());
 }
 
-std::string layout_table(const core::Layout& layout) {
+std::string layout_table(const core::Layout& layout, std::size_t width) {
   constexpr Column::Align kLeft = Column::Align::left, kRight = Column::Align::right;
-  const std::vector<Column> columns{{"id", kLeft, 0, 0},      {"name", kLeft, 0, 0},    {"dtype", kLeft, 0, 0}, {"shape", kLeft, 0, 0}, {"numel", kRight, 0, 0},
-                                    {"offset", kRight, 0, 0}, {"bucket", kRight, 0, 0}, {"group", kLeft, 0, 0}, {"aliases", kLeft, 0, 0}};
+  const std::vector<Column> columns{{"id", kLeft, 3, 0},      {"name", kLeft, 9, 16},   {"dtype", kLeft, 7, 0}, {"shape", kLeft, 8, 0},  {"numel", kRight, 4, 0},
+                                    {"offset", kRight, 5, 0}, {"bucket", kRight, 6, 0}, {"group", kLeft, 2, 7}, {"aliases", kLeft, 1, 7}};
   std::vector<Row> rows;
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const core::Parameter& parameter = layout.parameters()[i];
@@ -73,9 +73,7 @@ std::string layout_table(const core::Layout& layout) {
     rows.push_back({core::format_hex(parameter.id), shown(parameter.name), core::dtype_name(parameter.dtype), shape_text(parameter),
                     std::to_string(parameter.numel), std::to_string(placement.offset), std::to_string(placement.bucket), group_text(layout, placement.group), alias_text(parameter)});
   }
-  std::string text;
-  for (const std::string& line : format_table(columns, rows, kUnlimited)) text += line + "\n";
-  return text + layout_totals(layout) + "\n";
+  return joined(format_table(columns, rows, width)) + layout_totals(layout) + "\n";
 }
 
 std::string layout_json_line(const core::Layout& layout) {

@@ -32,13 +32,11 @@ Row to_row(const core::BeaconData& beacon) {
 
 void print_table(const std::vector<core::BeaconData>& beacons) {
   constexpr Column::Align kLeft = Column::Align::left, kRight = Column::Align::right;
-  const std::vector<Column> columns{{"name", kLeft, 0, 0}, {"pid", kRight, 0, 0}, {"state", kLeft, 0, 0}, {"round", kRight, 0, 0},
-                                    {"members", kRight, 0, 0}, {"parameters", kRight, 0, 0}, {"slot", kRight, 0, 0}, {"socket", kLeft, 0, 0}};
+  const std::vector<Column> columns{{"name", kLeft, 9, 8}, {"pid", kRight, 8, 0}, {"state", kLeft, 7, 0}, {"round", kRight, 6, 0},
+                                    {"members", kRight, 5, 0}, {"parameters", kRight, 3, 0}, {"slot", kRight, 4, 0}, {"socket", kLeft, 2, 12}};
   std::vector<Row> rows;
   for (const core::BeaconData& beacon : beacons) rows.push_back(to_row(beacon));
-  std::string text;
-  for (const std::string& line : format_table(columns, rows, kUnlimited)) text += line + "\n";
-  (void)write_out(text);
+  (void)write_out(joined(format_table(columns, rows, output_width())));
 }
 
 int list_instances(bool json) {

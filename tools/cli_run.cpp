@@ -90,7 +90,8 @@ int complain(const std::string& sentence, int code) {
   return code;
 }
 
-int run_guarded(const RunArguments& arguments, const Invocation& invocation) {
+int run_guarded(const RunArguments& arguments, const Invocation& invocation, const std::vector<std::string>& unexpected) {
+  if (!unexpected.empty()) return complain("'" + unexpected.front() + "' is no option; the command goes behind a --, as in: gradshm run -n 4 -- ./train", kUsage);
   if (invocation.worker_command.empty()) return complain("no command: write it behind a --, as in: gradshm run -n 4 -- ./train", kUsage);
   try {
     return run(arguments, invocation.worker_command);
@@ -110,7 +111,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
   sub->footer(kFooter);
   auto arguments = std::make_shared<RunArguments>();
   declare(*sub, *arguments);
-  sub->callback([arguments, &invocation] { invocation.exit_code = run_guarded(*arguments, invocation); });
+  sub->allow_extras();  // to say more than CLI11 would
+  sub->callback([arguments, sub, &invocation] { invocation.exit_code = run_guarded(*arguments, invocation, sub->remaining()); });
 }
 
 }  // namespace gradshm::tools

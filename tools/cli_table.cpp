@@ -72,4 +72,10 @@ std::vector<std::string> format_table(const std::vector<Column>& columns, const 
   return lines;
 }
 
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text.append(line).append("\n");
+  return text;
+}
+
 }  // namespace gradshm::tools

@@ -21,5 +21,6 @@ using Row = std::vector<std::string>;
 
 // The titles, then a line a row; none is wider than `width`. Rows have as many cells as there are columns.
 [[nodiscard]] std::vector<std::string> format_table(const std::vector<Column>& columns, const std::vector<Row>& rows, std::size_t width);
+[[nodiscard]] std::string joined(const std::vector<std::string>& lines);  // a newline behind each
 
 }  // namespace gradshm::tools

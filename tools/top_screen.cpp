@@ -1,6 +1,5 @@
 #include "top_screen.hpp"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -31,9 +30,9 @@ std::size_t columns_from_environment() {
 Screen::Screen(ColorChoice color, bool live) : live_(live && isatty(STDOUT_FILENO) == 1), color_(wants_color(color)) {}
 
 View Screen::view() const {
-  winsize window{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return {columns_from_environment(), 0, color_};
-  return {window.ws_col, live_ && window.ws_row > 1 ? window.ws_row - 1u : 0, color_};  // the last row is for the cursor
+  const TerminalSize size = terminal_size();
+  if (size.columns == 0) return {columns_from_environment(), 0, color_};
+  return {size.columns, live_ && size.rows > 1 ? size.rows - 1 : 0, color_};  // the last row is for the cursor
 }
 
 bool Screen::show(const std::vector<std::string>& lines) const {

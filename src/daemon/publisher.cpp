@@ -82,8 +82,11 @@ void Publisher::close(std::uint64_t round) {
   store_seq_cst(control_.words->closed_round, round);
 }
 
-void Publisher::open(unsigned members, std::uint64_t opened_ns) {
-  store_relaxed(control_.words->members, members);      // order: relaxed, shown to people only
+void Publisher::member_count(unsigned members) {
+  store_relaxed(control_.words->members, members);  // order: relaxed, shown to people only
+}
+
+void Publisher::open(std::uint64_t opened_ns) {
   store_relaxed(control_.words->opened_ns, opened_ns);  // order: relaxed, shown to people only
   store_relaxed(control_.words->first_commit_ns, 0);    // order: relaxed, shown to people only
 }

@@ -25,7 +25,8 @@ class Publisher {
   void bytes_reduced(std::uint64_t bytes);
   void record(RoundRecord record, const std::vector<double>& group_weights);
   void close(std::uint64_t round);
-  void open(unsigned members, std::uint64_t opened_ns);
+  void open(std::uint64_t opened_ns);
+  void member_count(unsigned members);  // of the open round
   void first_commit(std::uint64_t at_ns);
   void event(EventKind kind, const Member* member, std::uint64_t round, std::string_view text);
   void state(ServerState state);

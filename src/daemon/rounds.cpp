@@ -186,7 +186,8 @@ void Rounds::open() {
   }
   ready_.clear();
   for (std::size_t bucket = 0; bucket < machine_.buckets(); ++bucket) publisher_.bucket_arrived(bucket, 0);
-  publisher_.open(machine_.members().size(), static_cast<std::uint64_t>(now_ns()));
+  publisher_.open(static_cast<std::uint64_t>(now_ns()));
+  publisher_.member_count(machine_.members().size());
 }
 
 void Rounds::ready(const MemberPtr& member) {
@@ -202,6 +203,7 @@ void Rounds::paused(const MemberPtr& member) {
   publisher_.member(*member);
   std::erase(ready_, member);
   if (!machine_.remove(member->rank) && taking_part_[member->rank] == member) taking_part_[member->rank] = nullptr;
+  publisher_.member_count(machine_.members().size());
   open();
   publisher_.wake();
 }
@@ -214,6 +216,7 @@ void Rounds::remove(const MemberPtr& member) {
   const bool counts = takes_part && machine_.remove(member->rank);
   if (takes_part && !counts) taking_part_[member->rank] = nullptr;
   if (!counts) publisher_.free_entry(member->rank, member->generation);
+  publisher_.member_count(machine_.members().size());
   open();
   publisher_.wake();
 }

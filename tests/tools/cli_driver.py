@@ -4,6 +4,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import re
 import select
 import signal
 import struct
@@ -101,13 +102,13 @@ class ToolsTest(unittest.TestCase):
         os.close(theirs)
         return process, ours
 
-    def read_until(self, terminal, text):
-        """What came from the terminal up to and with the first of `text`."""
+    def read_until(self, terminal, pattern):
+        """What came from the terminal until the pattern is in it."""
         seen = ""
         deadline = time.monotonic() + WATCHDOG_S
-        while text not in seen:
+        while not re.search(pattern, seen):
             ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
-            self.assertTrue(ready, f"never came: {text!r} in {seen!r}")
+            self.assertTrue(ready, f"never came: {pattern} in {seen!r}")
             seen += os.read(terminal, 65536).decode()
         return seen
 

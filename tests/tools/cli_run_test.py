@@ -10,6 +10,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cli_driver import SMALL_TSV, WATCHDOG_S, ToolsTest, beacon_path, is_alive  # noqa: E402
 
+LOOP = "while :; do sleep 0.05; done"
+
 
 class RunTest(ToolsTest):
     def run_workers(self, count, *command, code=0, options=(), **more):
@@ -19,12 +21,12 @@ class RunTest(ToolsTest):
         self.assert_nothing_left(name)
         return result
 
-    def start_workers(self, count, script, options=()):
-        """Started and running: each worker has written its pid. Returns (name, gradshm run, pids of the workers)."""
+    def start_workers(self, count, script, options=(), trap=":"):
+        """Started and running: each worker has set its trap and written its pid. Returns (name, gradshm run, pids of the workers)."""
         name = self.name()
         marks = pathlib.Path(self.directory) / name
         marks.mkdir()
-        script = f'echo $$ > {marks}/$GRADSHM_RANK.new; mv {marks}/$GRADSHM_RANK.new {marks}/$GRADSHM_RANK; {script}'
+        script = f'{trap}; echo $$ > {marks}/$GRADSHM_RANK.new; mv {marks}/$GRADSHM_RANK.new {marks}/$GRADSHM_RANK; {script}'
         process = self.popen("gradshm", "run", "-n", count, "--name", name, *options, "--", "sh", "-c", script)
         self.addCleanup(process.send_signal, signal.SIGKILL)
         self.eventually(lambda: sum(1 for mark in marks.glob("*") if mark.suffix != ".new") == count or process.poll() is not None, "all workers run")
@@ -100,7 +102,7 @@ class RunTest(ToolsTest):
     def test_signals_are_passed_on(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             with self.subTest(number):
-                _, process, pids = self.start_workers(2, f"trap 'exit 9' {number.name[3:]}; while :; do sleep 0.05; done")
+                _, process, pids = self.start_workers(2, LOOP, trap=f"trap 'exit 9' {number.name[3:]}")
                 process.send_signal(number)
                 code, _, err = self.finish(process)
                 self.assertEqual(code, 9, err)
@@ -112,12 +114,12 @@ class RunTest(ToolsTest):
         process, terminal = self.on_terminal("gradshm", "run", "-n", 1, "--name", name, "--", "sh", "-c", script)
         self.read_until(terminal, "up")
         os.write(terminal, b"\x03")
-        self.assertRegex(self.read_until(terminal, "got:") + self.read_until(terminal, "\n"), r"got:1\r?\n")
+        self.assertIn("got:1", self.read_until(terminal, r"got:\d+\r?\n"))
         self.assertEqual(process.wait(WATCHDOG_S), 0)
         self.assert_nothing_left(name)
 
     def test_workers_that_do_not_listen_are_killed_after_the_second_request(self):
-        name, process, pids = self.start_workers(2, "trap '' INT; while :; do sleep 0.05; done")
+        name, process, pids = self.start_workers(2, LOOP, trap="trap '' INT")
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)  # two at once would be one
         self.assertIsNone(process.poll())
@@ -167,7 +169,7 @@ class RunTest(ToolsTest):
         self.assertEqual(self.finish(process)[0], 143)
 
     def test_two_runs_side_by_side_do_not_meet(self):
-        runs = [self.start_workers(1, "trap 'exit 0' TERM; while :; do sleep 0.05; done") for _ in range(2)]
+        runs = [self.start_workers(1, LOOP, trap="trap 'exit 0' TERM") for _ in range(2)]
         listed, _ = self.tool("gradshm", "ls")
         for name, process, _ in runs:
             self.assertIn(name, listed)
@@ -176,7 +178,7 @@ class RunTest(ToolsTest):
             self.assert_nothing_left(name)
 
     def test_options_reach_the_server(self):
-        name, process, _ = self.start_workers(1, "trap 'exit 0' TERM; while :; do sleep 0.05; done",
+        name, process, _ = self.start_workers(1, LOOP, trap="trap 'exit 0' TERM",
                                               options=["--layout", self.file("small.tsv", SMALL_TSV), "--op", "sum", "--expect", 7, "--max-workers", 9,
                                                        "--bucket-bytes", 1000, "--reducer-threads", 1, "--group", "fc1.b", "--group", "fc1.w"])
         out, _ = self.tool("gradshm-top", name, "--once")
