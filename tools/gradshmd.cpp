@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
@@ -103,11 +104,13 @@ sigset_t handled_signals() {
   return signals;
 }
 
-// SIGUSR1 comes from ourselves and ends the thread.
-void wait_for_signals(gradshm_server_t* server, Arguments& arguments) {
+// SIGUSR1 once `ended` is set comes from ourselves and ends the thread; somebody else's is ignored.
+void wait_for_signals(gradshm_server_t* server, Arguments& arguments, const std::atomic<bool>& ended) {
   const sigset_t signals = handled_signals();
   for (int number = 0; sigwait(&signals, &number) == 0;) {
-    if (number == SIGUSR1) return;
+    // order: relaxed, the signal itself brings the news.
+    if (number == SIGUSR1 && ended.load(std::memory_order_relaxed)) return;
+    if (number == SIGUSR1) continue;
     if (number == SIGHUP) {
       log_sentence(&arguments, GRADSHM_LOG_INFO, "SIGHUP is ignored: nothing is read again; restart to change options");
       continue;
@@ -151,12 +154,14 @@ int serve(Arguments& arguments) {
   options.log = log_sentence, options.log_context = &arguments;
   gradshm_server_t* server = nullptr;
   if (const int code = gradshm_server_create(&options, &server); code != GRADSHM_OK) return fail(arguments, code);
-  std::thread signals(wait_for_signals, server, std::ref(arguments));
+  std::atomic<bool> ended{false};
+  std::thread signals(wait_for_signals, server, std::ref(arguments), std::cref(ended));
   const std::string ready = "ready: instance '" + (arguments.name.empty() ? std::string(std::getenv("GRADSHM_INSTANCE") ? std::getenv("GRADSHM_INSTANCE") : "default") : arguments.name) +
                             "', pid " + std::to_string(getpid()) + ", expecting " + std::to_string(arguments.expect) + " worker" + (arguments.expect == 1 ? "" : "s");
   log_sentence(&arguments, GRADSHM_LOG_INFO, ready.c_str());
   notify_systemd("READY=1");
   const int code = gradshm_server_run(server);
+  ended.store(true, std::memory_order_relaxed);  // order: relaxed, as above
   pthread_kill(signals.native_handle(), SIGUSR1);
   signals.join();
   gradshm_server_destroy(server);

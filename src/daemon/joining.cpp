@@ -87,7 +87,10 @@ void Server::answer(Session& session, const Packet& packet) {
     }
   } catch (const Error& error) {
     if (error.status() == Status::corrupt || error.status() == Status::incompatible) throw;
-    note(LogLevel::warning, EventKind::refused, session.member.get(), std::string("refused pid ") + std::to_string(session.pid) + ": " + error.what());
+    // Observers ask again and again until there is a layout; that is no news.
+    const std::string what = "refused pid " + std::to_string(session.pid) + ": " + error.what();
+    if (packet.type == MessageType::observe) options_.log(LogLevel::debug, what);
+    else note(LogLevel::warning, EventKind::refused, session.member.get(), what);
     if (!send_message(session.socket.get(), error_reply(error.status(), error.what())))
       throw Error(Status::corrupt, "it does not read its answers");
   } catch (const std::bad_alloc&) {
