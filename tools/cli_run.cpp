@@ -17,8 +17,8 @@ constexpr const char* kFooter = R"(
 Starts gradshmd (the one beside this program, else in PATH, or $GRADSHM_DAEMON), then N copies of CMD with
 GRADSHM_DIR, GRADSHM_INSTANCE, GRADSHM_RANK (0 to N-1) and GRADSHM_WORLD_SIZE set, waits for all of them and
 stops the server. Rank 0 reads stdin, the others /dev/null. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
-passed on; a second request to end kills the workers that are still there after 5 s. If this program is
-killed, workers and server get SIGTERM.
+passed on; a second SIGINT kills the workers that are still there 5 s later. If this program is killed, workers
+and server get SIGTERM.
 
 Examples:
   gradshm run -n 4 -- ./train

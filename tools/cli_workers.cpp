@@ -34,7 +34,8 @@ void Workers::signal_all(int number) const {
 
 void Workers::pass_on(const Signal& signal) {
   if (!signal.by_terminal) signal_all(signal.number);
-  if (asks_to_end(signal) && ++asked_to_end_ == 2) kill_at_ = core::Deadline::after(kGraceNs);
+  // Not SIGTERM: timeout(1) sends that twice at once.
+  if (signal.number == SIGINT && ++interrupts_ == 2) kill_at_ = core::Deadline::after(kGraceNs);
 }
 
 void Workers::reap() {

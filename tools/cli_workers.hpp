@@ -20,7 +20,7 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   void add(const Command& command) { workers_.push_back({start(command), std::nullopt}); }
-  // Until all have ended; passes signals on meanwhile. A second one that asks to end kills whoever is left 5 s later.
+  // Until all have ended; passes signals on meanwhile. A second SIGINT kills whoever is left 5 s later.
   void wait(const Signals& signals, ServerProcess& server);
   // 0, or the code of the worker that failed first.
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
@@ -38,7 +38,7 @@ class Workers {
 
   std::vector<Worker> workers_;  // by rank
   std::optional<core::Deadline> kill_at_;
-  int asked_to_end_ = 0, exit_code_ = 0;
+  int interrupts_ = 0, exit_code_ = 0;
 };
 
 }  // namespace gradshm::tools

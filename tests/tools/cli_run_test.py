@@ -118,7 +118,7 @@ class RunTest(ToolsTest):
         self.assertEqual(process.wait(WATCHDOG_S), 0)
         self.assert_nothing_left(name)
 
-    def test_workers_that_do_not_listen_are_killed_after_the_second_request(self):
+    def test_workers_that_do_not_listen_are_killed_after_the_second_interrupt(self):
         name, process, pids = self.start_workers(2, LOOP, trap="trap '' INT")
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)  # two at once would be one

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import sys
 import unittest
 
@@ -61,6 +62,14 @@ class LayoutTest(ToolsTest):
         self.assertLessEqual(fields(document), documented("gradshm layout show --json"))
         again = self.file("again.tsv", self.tool("gradshm", "layout", "show", path, "--tsv")[0])
         self.assertEqual(json.loads(self.tool("gradshm", "layout", "show", again, "--json")[0]), document)
+
+    def test_on_a_terminal_no_line_is_wider_than_it(self):
+        path = self.file("long.tsv", SMALL_TSV + "a" * 500 + "\tfloat32\t1\t1\n")
+        process, terminal = self.on_terminal("gradshm", "layout", "show", path)
+        lines = self.read_until(terminal, "fingerprint").splitlines()
+        self.assertEqual(process.wait(WATCHDOG_S), 0)
+        self.assertTrue(all(len(line) <= 100 for line in lines if "parameters, " not in line), lines)
+        self.assertIn("aaa~ ", "\n".join(lines))
 
     def test_an_instance_is_shown_as_the_file_it_was_started_with(self):
         path = self.file("small.tsv", SMALL_TSV)
@@ -139,6 +148,27 @@ class TopTest(ToolsTest):
         name = self.name()
         self.assertIn(name, self.tool("gradshm-top", name, "--once", code=2)[1])
 
+    def test_a_server_in_another_directory_is_pointed_at(self):
+        with self.server() as (name, process):
+            _, err = self.tool("gradshm-top", name, "--once", code=2, environment={"GRADSHM_DIR": self.directory + "/elsewhere"})
+            self.assertIn(f"pid {process.pid} runs under that name, with its socket at {self.run_directory}/{name}/sock", err)
+
+    def test_a_socket_that_answers_garbage_is_refused(self):
+        name = self.name()
+        (self.run_directory / name).mkdir(mode=0o700, parents=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(self.run_directory / name / "sock"))
+            listener.listen()
+            for garbage in (b"x", b"x" * 100, b"\0" * 4096):
+                top = self.popen("gradshm-top", name, "--once")
+                connection, _ = listener.accept()
+                connection.recv(4096)
+                connection.send(garbage)
+                out, err = top.communicate(timeout=WATCHDOG_S)
+                connection.close()
+                self.assertEqual(top.returncode, 4, out + err)
+                self.assertRegex(err, r"^gradshm-top: .")
+
     def test_a_killed_server_is_dead_and_code_3(self):
         with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
             process.kill()
@@ -189,6 +219,10 @@ class UsageTest(ToolsTest):
                 out, err = self.tool(program, *arguments, code=1)
                 self.assertEqual(out, "")
                 self.assertNotEqual(err, "")
+
+    def test_a_command_without_the_separator_is_told_about_it(self):
+        for arguments in (["true"], ["--nonsense"], ["ls"]):
+            self.assertIn("behind a --", self.tool("gradshm", "run", "-n", 1, *arguments, code=1)[1])
 
     def test_help_has_examples_and_exit_codes(self):
         for program, *arguments in (["gradshm"], ["gradshm-top"], ["gradshm", "run"]):

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "cli_table.hpp"
 #include "cli_text.hpp"
 #include "snapshots.hpp"
 
@@ -19,12 +20,6 @@ using Lines = std::vector<std::string>;
 
 bool has_line_with(const Lines& lines, const std::string& text) {
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; });
-}
-
-std::string joined(const Lines& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
 }
 
 std::size_t widest(const Lines& lines) {
