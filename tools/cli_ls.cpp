@@ -40,9 +40,9 @@ void print_table(const std::vector<core::BeaconData>& beacons) {
 }
 
 int list_instances(bool json) {
-  const std::vector<core::BeaconData> beacons = core::list_beacons(getuid());
+  const std::vector<core::BeaconData> beacons = core::list_beacons(geteuid());
   if (json) print_json(beacons);
-  else if (beacons.empty()) (void)write_out("no instances of uid " + std::to_string(getuid()) + " (start one with gradshmd or gradshm run)\n");
+  else if (beacons.empty()) (void)write_out("no instances of uid " + std::to_string(geteuid()) + " (start one with gradshmd or gradshm run)\n");
   else print_table(beacons);
   return kOk;
 }

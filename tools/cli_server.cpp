@@ -58,7 +58,7 @@ void ServerProcess::wait_until_ready(const std::string& instance, const Signals&
   const core::Deadline deadline = core::Deadline::after(kReadyNs);
   while (!deadline.passed()) {
     // The server writes its beacon once it listens. Another server's beacon has another pid.
-    const auto beacon = core::read_beacon(getuid(), instance);
+    const auto beacon = core::read_beacon(geteuid(), instance);
     if (beacon && beacon->pid == child_.pid) return;
     std::array<pollfd, 2> events{{{child_.pidfd.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
     if (poll(events.data(), events.size(), kLookMs) <= 0) continue;

@@ -49,7 +49,7 @@ class Top {
   [[nodiscard]] Seen look() {
     if (!watcher_) watcher_.emplace(options_.instance);
     if (const auto snapshot = watcher_->take()) return show(*snapshot);
-    const auto beacon = core::read_beacon(getuid(), options_.instance);  // no layout yet
+    const auto beacon = core::read_beacon(geteuid(), options_.instance);  // no layout yet
     return beacon ? show(*beacon, true) : Seen::running;
   }
 
@@ -74,7 +74,7 @@ class Top {
 
 // No server answers: a dead one has left its beacon, and one that runs elsewhere says where.
 int explain_absence(const Top& top, const TopOptions& options, const core::Error& error) {
-  const auto beacon = core::read_beacon(getuid(), options.instance);
+  const auto beacon = core::read_beacon(geteuid(), options.instance);
   if (!beacon) throw error;
   if (!core::is_alive(*beacon)) return top.show(*beacon, false) == Seen::reader_left ? kOk : kDead;
   throw core::Error(error.status(), std::string(error.what()) + "\n(pid " + std::to_string(beacon->pid) + " runs under that name, with its socket at " +

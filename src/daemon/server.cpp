@@ -62,7 +62,7 @@ Server::Server(ServerOptions options)
   try {
     if (!options_.layout_path.empty()) make_arena(load_manifest(options_.layout_path));
     listener_ = listen_on(socket_path(options_.name));
-    beacon_data_.incarnation = incarnation_, beacon_data_.pid = getpid(), beacon_data_.uid = getuid();
+    beacon_data_.incarnation = incarnation_, beacon_data_.pid = getpid(), beacon_data_.uid = geteuid();
     beacon_data_.pid_start = pid_start_time(getpid()), beacon_data_.started_unix_s = static_cast<std::uint64_t>(time(nullptr));
     std::strncpy(beacon_data_.name, options_.name.c_str(), sizeof beacon_data_.name - 1);
     std::strncpy(beacon_data_.socket_path, socket_path(options_.name).c_str(), sizeof beacon_data_.socket_path - 1);

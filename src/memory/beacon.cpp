@@ -47,8 +47,8 @@ std::optional<BeaconData> read_path(const std::string& path) {
 
 std::string beacon_name(uid_t uid, const std::string& instance) { return "gradshm." + std::to_string(uid) + "." + instance; }
 
-Beacon::Beacon(const std::string& instance, BeaconData data) : path_(kDirectory + beacon_name(getuid(), instance)) {
-  const std::string temporary = "new-" + beacon_name(getuid(), instance);  // a name that list_beacons passes over
+Beacon::Beacon(const std::string& instance, BeaconData data) : path_(kDirectory + beacon_name(geteuid(), instance)) {
+  const std::string temporary = "new-" + beacon_name(geteuid(), instance);  // a name that list_beacons passes over
   try {
     bip::shared_memory_object::remove(temporary.c_str());
     bip::shared_memory_object object(bip::create_only, temporary.c_str(), bip::read_write, bip::permissions(0600));

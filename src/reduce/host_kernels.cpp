@@ -224,6 +224,7 @@ std::atomic<std::int64_t>& target_in_use() {
 // order: relaxed, here and below. The word selects one of several functions that give the same bits; nothing is published with it.
 SumTiles sum_tiles_in_use() noexcept { return kernel_of(target_in_use().load(std::memory_order_relaxed)); }
 
+// order: relaxed, as above.
 std::string simd_target_in_use() { return hwy::TargetName(target_in_use().load(std::memory_order_relaxed)); }
 
 std::vector<std::string> simd_targets() {
@@ -235,7 +236,7 @@ std::vector<std::string> simd_targets() {
 bool force_simd_target(const std::string& name) {
   for (const std::int64_t target : targets()) {
     if (!name.empty() && name != hwy::TargetName(target)) continue;
-    target_in_use().store(target, std::memory_order_relaxed);
+    target_in_use().store(target, std::memory_order_relaxed);  // order: relaxed, as above
     return true;
   }
   return false;

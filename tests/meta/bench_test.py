@@ -53,8 +53,10 @@ class BenchTest(unittest.TestCase):
         return json.loads(output)
 
     def start_long_run(self):
-        """Well into its rounds."""
-        process = self.start("--workers", "2", "--numel", "1000", "--rounds", "10000000")
+        """In its rounds when this returns."""
+        process = self.start("--workers", "2", "--numel", "1000", "--rounds", "3000000")
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
         self.assertIn("measuring", process.stderr.readline())
         return process
 
@@ -135,7 +137,7 @@ class BenchTest(unittest.TestCase):
         process = self.start_long_run()
         children = [pid for pid, _ in children_of(process.pid)]
         process.kill()
-        process.communicate()
+        process.wait()
         while any(pathlib.Path(f"/proc/{pid}").exists() for pid in children):  # the watchdog ends a hang
             time.sleep(0.01)
 

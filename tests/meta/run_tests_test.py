@@ -39,6 +39,7 @@ class CountsTest(unittest.TestCase):
 
     def test_exit_code_0_without_a_summary_is_a_failure(self):
         self.assertEqual(triple(PROGRAM, 0, ""), (0, 1, 0))
+        self.assertEqual(triple(["/build/tests/test-base"], 0, ""), (0, 1, 0))
         self.assertEqual(triple(SCRIPT, 0, ""), (0, 1, 0))
 
     def test_no_case_at_all_is_a_failure(self):

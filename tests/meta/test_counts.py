@@ -56,8 +56,9 @@ def reasons_as_notes(reasons):
 
 
 def must_count(command):
-    """Programs named *_test print a summary; one that does not has ended before its time, whatever its exit code says."""
-    return any(os.path.basename(part).removesuffix(".py").endswith("_test") for part in command)
+    """Programs named test-* and *_test print a summary; one that does not has ended before its time, whatever its exit code says."""
+    names = [os.path.basename(part).removesuffix(".py") for part in command]
+    return any(name.startswith("test-") or name.endswith("_test") for name in names)
 
 
 def plain_counts(command, code, output):
