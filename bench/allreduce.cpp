@@ -104,6 +104,7 @@ void Fleet::run_block() {
 
 void Fleet::wait_all_finished() {
   for (unsigned finished = 0; finished < workers_count_;) {
+    if (interrupted != 0) throw std::runtime_error("interrupted");
     if (board_.wait_one_finished(kWatchSlice_ns)) {
       ++finished;
     } else {
@@ -113,7 +114,6 @@ void Fleet::wait_all_finished() {
 }
 
 void Fleet::watch() {
-  if (interrupted != 0) throw std::runtime_error("interrupted");
   if (const auto ended = daemon_.how_it_ended()) throw std::runtime_error(*ended + "; it said:\n" + daemon_.log());
   for (Child& worker : workers_) {
     if (const auto ended = worker.how_it_ended()) throw std::runtime_error(*ended + " in the middle of the run");

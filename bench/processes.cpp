@@ -103,7 +103,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 Daemon::Daemon(const std::string& program, const std::vector<std::string>& arguments)
-    : instance_("bench-" + std::to_string(getpid())), beacon_("/gradshm." + std::to_string(getuid()) + "." + instance_) {
+    : instance_("bench-" + std::to_string(getpid())), beacon_("/gradshm." + std::to_string(geteuid()) + "." + instance_) {
   setenv("GRADSHM_DIR", directory_.path().c_str(), 1);  // for the daemon and, being inherited, the workers
   std::vector<std::string> all{"--name", instance_};
   all.insert(all.end(), arguments.begin(), arguments.end());

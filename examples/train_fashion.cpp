@@ -11,10 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -141,6 +143,11 @@ std::size_t check_contributors(std::size_t contributors, std::size_t before, con
   return contributors;
 }
 
+void require_finite(double loss, std::size_t round) {
+  if (std::isfinite(loss)) return;
+  throw std::runtime_error("the loss is not finite after round " + std::to_string(round) + "; a smaller --learning-rate may help");
+}
+
 Trained train(gradshm::Worker& worker, const Dataset& data, const Options& options) {
   Trained run{.weights = TensorSet::initial_weights(options.plan.seed), .weights_to_check = {}};
   SharedGradient shared(worker);
@@ -154,7 +161,7 @@ Trained train(gradshm::Worker& worker, const Dataset& data, const Options& optio
     shared.compute_round(mlp, run.weights, data, shard(order.batch(round - 1), options.rank, options.plan.workers));
     contributors = check_contributors(shared.contributors(), contributors, options, round);
     const double loss = shared.mean_loss();
-    if (!std::isfinite(loss)) throw std::runtime_error("the loss is not finite after round " + std::to_string(round) + "; a smaller --learning-rate may help");
+    require_finite(loss, round);
     sgd.step(shared.mean(), run.weights.tensors());
     if (round == std::min(options.check_rounds, run.rounds)) run.weights_to_check = run.weights;
     progress.round_closed(round, loss);
@@ -211,7 +218,7 @@ int run_and_explain(const Options& options) {
     if (!options.quiet && options.rank == 0) std::cerr << "train_fashion: interrupted; the workers have left the server\n";
     return 128 + stop_signal();
   } catch (const std::exception& error) {
-    std::cerr << who << error.what() << '\n';
+    std::cerr << who + error.what() + '\n';  // in one piece: the others complain at the same time
     return 1;
   }
 }

@@ -25,6 +25,16 @@ Exit codes: 0 done, 1 bad options, 2 no such instance or file, 4 another version
 constexpr const char* kCheckFooter = R"(
 Exit codes: 0 it is a layout, 1 bad options or no permission, 2 no such file, 5 malformed.)";
 
+constexpr const char* kDiffFooter = R"(
+Lines: - only in A, + only in B, ! in both but different. Parameters are matched by id, whatever their order.
+
+Example:
+  gradshm layout diff default my.tsv
+
+Exit codes: 0 the same, 1 bad options, 2 no such instance or file, 5 malformed file, 6 they differ.)";
+
+constexpr int kLayoutsDiffer = 6;
+
 struct ShowArguments {
   std::string source;
   bool json = false, tsv = false;
@@ -65,6 +75,34 @@ void add_show(CLI::App& parent, Invocation& invocation) {
   app->callback([arguments, &invocation] { invocation.exit_code = show(*arguments); });
 }
 
+std::string line_of(char mark, const core::Parameter& parameter, const std::string& what) {
+  return std::string(1, mark) + " " + core::escape(parameter.name) + "  " + what + "\n";
+}
+
+int diff(const std::string& first, const std::string& second) {
+  const core::Layout a = find_layout(first), b = find_layout(second);
+  std::string lines;
+  for (const core::Parameter& parameter : a.parameters()) {
+    const std::size_t there = b.manifest().find(parameter.id);
+    const std::string mine = core::describe(parameter);
+    if (there == b.parameters().size()) lines += line_of('-', parameter, mine);
+    else if (const std::string other = core::describe(b.parameters()[there]); other != mine) lines += line_of('!', parameter, mine + " in A, " + other + " in B");
+  }
+  for (const core::Parameter& parameter : b.parameters())
+    if (a.manifest().find(parameter.id) == a.parameters().size()) lines += line_of('+', parameter, core::describe(parameter));
+  (void)write_out(lines.empty() ? "the same " + core::format_count(a.parameters().size()) + " parameters\n" : lines);
+  return lines.empty() ? kOk : kLayoutsDiffer;
+}
+
+void add_diff(CLI::App& parent, Invocation& invocation) {
+  CLI::App* app = parent.add_subcommand("diff", "Compares the parameters of two instances or files");
+  app->footer(kDiffFooter);
+  auto sources = std::make_shared<std::pair<std::string, std::string>>();
+  app->add_option("A", sources->first, "An instance or a layout file")->required();
+  app->add_option("B", sources->second, "An instance or a layout file")->required();
+  app->callback([sources, &invocation] { invocation.exit_code = diff(sources->first, sources->second); });
+}
+
 void add_check(CLI::App& parent, Invocation& invocation) {
   CLI::App* app = parent.add_subcommand("check", "Reads a layout file and says what is wrong with it");
   app->footer(kCheckFooter);
@@ -79,10 +117,11 @@ void add_check(CLI::App& parent, Invocation& invocation) {
 }  // namespace
 
 void add_layout(CLI::App& app, Invocation& invocation) {
-  CLI::App* layout = app.add_subcommand("layout", "Shows and checks layouts");
+  CLI::App* layout = app.add_subcommand("layout", "Shows, checks and compares layouts");
   layout->require_subcommand(1);
   add_show(*layout, invocation);
   add_check(*layout, invocation);
+  add_diff(*layout, invocation);
 }
 
 }  // namespace gradshm::tools

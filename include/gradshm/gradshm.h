@@ -44,7 +44,7 @@ enum {
   GRADSHM_NOT_CLOSED = -8,        /* the round is still open (poll), or not yet reached (round info) */
   GRADSHM_NOT_MEMBER = -9,        /* not admitted yet, paused, or an observer */
   GRADSHM_INVALID = -10,          /* bad argument: index out of range, weight not finite, null pointer, ... */
-  GRADSHM_NOT_FOUND = -11,        /* no parameter of that name or id; round record no longer kept */
+  GRADSHM_NOT_FOUND = -11,        /* no parameter of that name or id; round record no longer kept; nothing registered in that scope */
   GRADSHM_LAYOUT_MISMATCH = -12,  /* the worker's parameters are not the instance's */
   GRADSHM_BAD_LAYOUT = -13,       /* malformed file, duplicate name, id collision, no parameters */
   GRADSHM_NO_SERVER = -14,        /* no server of that name answers */
@@ -122,7 +122,7 @@ typedef struct {
   const char* label;   /* shown by gradshm-top, at most 31 bytes; NULL = the program's name */
 } gradshm_attach_options_t;
 
-/* instance: NULL = environment GRADSHM_INSTANCE, else "default". layout: copied. options: NULL = defaults (rank AUTO).
+/* instance: NULL or "" = environment GRADSHM_INSTANCE, else "default". layout: copied. options: NULL = defaults (rank AUTO).
  * Blocks until the worker is admitted to a round (round 1 opens with the server's --expect workers; a later joiner is admitted when
  * the open round closes), unless NO_WAIT or NOT_READY is given. */
 GRADSHM_API int gradshm_attach(const char* instance, const gradshm_layout_t* layout, const gradshm_attach_options_t* options,
@@ -214,7 +214,8 @@ typedef struct {
 
 /* Publishes slot bytes of the scope for a round: wait-free, no system call while the server is awake. index: of the group, bucket
  * or parameter; ignored by GRADSHM_ALL. GRADSHM_PARAMETER commits its bucket once all of the bucket's parameters are marked. Buckets
- * of the scope that are committed already are passed over; ALREADY_COMMITTED if that are all. options, ret_round: may be NULL. */
+ * of the scope that are committed already are passed over; ALREADY_COMMITTED if that are all. A server that is gone is not noticed
+ * here but by wait and poll. options, ret_round: may be NULL. */
 GRADSHM_API int gradshm_commit(gradshm_handle_t* handle, int scope, size_t index, const gradshm_commit_options_t* options,
                                uint64_t* ret_round);
 /* round 0 = the one last committed to. OK, EMPTY, NOT_CLOSED, EVICTED, DAEMON_LOST, NOT_COMMITTED. */

@@ -201,7 +201,8 @@ int gradshm_round_group_weight(const gradshm_handle_t* handle, uint64_t round, s
 int gradshm_round_nonfinite(const gradshm_handle_t* handle, uint64_t round, int rank, uint64_t* ret_elements) {
   return guard([&] {
     const Handle& inner = checked(handle);
-    check_below(static_cast<std::size_t>(rank), kMaxWorkers, "rank"), require(ret_elements, "ret_elements");
+    if (rank < 0 || rank >= static_cast<int>(kMaxWorkers)) throw Error(Status::invalid, "rank " + std::to_string(rank) + " is out of range: it takes 0 to 255");
+    require(ret_elements, "ret_elements");
     *ret_elements = checked_record(inner, round).nonfinite_by_rank[rank];
   });
 }

@@ -43,6 +43,7 @@ std::string commit_sentence(const Handle& handle, Status status, int scope, std:
     case Status::round_closed: return "round " + format_count(request.round) + " is closed; the open one is " + open;
     case Status::evicted: return who + " is no longer a member (it left or was evicted): attach again";
     case Status::not_member: return who + " takes part in no round yet, or is paused: call gradshm_wait_admitted, or gradshm_resume first";
+    case Status::not_found: return who + " has registered no parameter in " + what + ", so it has nothing to commit there";
     case Status::invalid:
       if (request.round > handle.view().closed_round() + 1) return "round " + format_count(request.round) + " is not open yet; the open one is " + open;
       if (scope == GRADSHM_PARAMETER && !handle.committer()->names(index)) return "parameter " + std::to_string(index) + " is not one that this partial worker registered";

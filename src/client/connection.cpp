@@ -68,7 +68,7 @@ Connection connect_to(const std::string& instance, const Deadline& deadline) {
   const std::array<int, 1> sent{ours.get()};
   const auto answer = ask<HelloOk>(connection, hello, sent, deadline, 1, &fds);
   connection.daemon_pidfd = std::move(fds[0]);
-  connection.incarnation = answer.incarnation, connection.daemon_pid = answer.pid, connection.has_layout = answer.has_layout != 0;
+  connection.incarnation = answer.incarnation, connection.daemon_pid = answer.pid, connection.parameters = answer.parameters;
   return connection;
 }
 

@@ -15,7 +15,7 @@ struct Connection {
   UniqueFd daemon_pidfd;
   std::uint64_t incarnation = 0;
   int daemon_pid = 0;
-  bool has_layout = false;
+  std::size_t parameters = 0;  // of its layout; 0 = it has none yet
 };
 
 // Throws Error: no_server (and whether one died there), permission, incompatible, timeout, unsupported.

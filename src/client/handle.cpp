@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -25,12 +26,11 @@ MemFd duplicate(UniqueFd& fd) { return MemFd(std::move(fd)); }
 int rank_from_environment() {
   const char* text = std::getenv("GRADSHM_RANK");
   if (text == nullptr || *text == '\0') return -1;
-  char* end = nullptr;
-  errno = 0;
-  const long rank = std::strtol(text, &end, 10);
-  if (*end != '\0' || errno != 0 || rank < 0 || rank >= static_cast<long>(kMaxWorkers))
+  const char* const end = text + std::strlen(text);
+  int rank = -1;
+  if (const auto parsed = std::from_chars(text, end, rank); parsed.ec != std::errc() || parsed.ptr != end || rank < 0 || rank >= static_cast<int>(kMaxWorkers))
     throw Error(Status::invalid, "the environment says GRADSHM_RANK=" + escape(text) + "; a rank is 0 to " + std::to_string(kMaxWorkers - 1));
-  return static_cast<int>(rank);
+  return rank;
 }
 
 int wanted_rank(int rank) {
@@ -103,7 +103,10 @@ std::unique_ptr<Handle> Handle::observe(const std::string& instance, const Deadl
 }
 
 void Handle::join(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline) {
-  if (manifest.size() == 0) throw Error(Status::bad_layout, "the layout has no parameters: add some before attaching");
+  if (manifest.size() == 0) {
+    const std::string there = connection_.parameters == 0 ? "" : ", the instance has " + format_count(connection_.parameters) + " parameters";
+    throw Error(Status::bad_layout, "the layout has 0 parameters" + there + ": add them before attaching");
+  }
   Join request;
   request.rank = wanted_rank(options.rank);
   request.partial = options.partial ? 1u : 0u;
@@ -156,6 +159,7 @@ void Handle::command(CommandKind kind, std::uint32_t value) {
   Command request;
   request.kind = static_cast<std::uint32_t>(kind), request.value = value;
   static_cast<void>(ask<Ack>(connection_, request, {}, Deadline::after(kCommandTimeoutNs), 0));
+  if (kind == CommandKind::pause) worker_->committer->forget_weights();
 }
 
 std::uint64_t Handle::wait_admitted(const Deadline& deadline) {

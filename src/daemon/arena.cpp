@@ -54,6 +54,11 @@ void check_options(const ServerOptions& options) {
   if (options.reducer_threads > 1024)
     throw Error(Status::invalid, "reducer-threads is " + std::to_string(options.reducer_threads) + "; it takes 1 to 1024, or 0 for all CPUs");
   if (options.layout.bucket_bytes == 0) throw Error(Status::invalid, "bucket-bytes is 0; it takes 1 byte or more (8 MiB by default)");
+  Parameter any;
+  any.name = "any";
+  Manifest probe;
+  probe.add(any);
+  static_cast<void>(Layout(std::move(probe), options.layout));  // group prefixes: now, not when the first worker comes
   if (options.op > Op::weighted_mean) throw Error(Status::invalid, "op takes sum, mean or weighted-mean");
 }
 

@@ -18,6 +18,8 @@ namespace gradshm::core {
 namespace {
 
 constexpr std::size_t kMaxSessions = 2048;
+constexpr int kDeathWaitMs = 5;
+constexpr const char* kDied = "its process ended without leaving";
 
 UniqueFd own_pidfd() {
   UniqueFd fd(static_cast<int>(syscall(434 /* pidfd_open, linux 5.3 */, getpid(), 0)));
@@ -68,8 +70,9 @@ void Server::receive(Session& session) {
     switch (receive_packet(session.socket.get(), packet)) {
       case Received::would_block: return;
       case Received::end_of_file:
-        return session.process_ended() ? end_session(session, EventKind::died, "its process ended without leaving")
-                                       : end_session(session, EventKind::left, "closed its connection");
+        // A killed process closes its descriptors a little before its pidfd says so. Who has told us that he leaves is no member here.
+        return session.process_ended(session.member ? kDeathWaitMs : 0) ? end_session(session, EventKind::died, kDied)
+                                                                        : end_session(session, EventKind::left, "closed its connection");
       case Received::packet: answer(session, packet);
     }
   }
@@ -111,7 +114,7 @@ void Server::hello(Session& session, const Packet& packet) {
   watch(session.pidfd.get(), Source::pidfd, session.id, EPOLLIN);
   session.greeted = true;
   HelloOk reply;
-  reply.incarnation = incarnation_, reply.pid = getpid(), reply.has_layout = arena_ ? 1u : 0u;
+  reply.incarnation = incarnation_, reply.pid = getpid(), reply.parameters = arena_ ? static_cast<std::uint32_t>(arena_->layout.parameters().size()) : 0u;
   const UniqueFd ours = own_pidfd();
   const std::array<int, 1> fds{ours.get()};
   if (!send_message(session.socket.get(), reply, fds)) throw Error(Status::corrupt, "it does not read its answers");
@@ -171,7 +174,7 @@ void Server::drop_if_ended(unsigned rank) {
     if (session->member != members_[rank]) continue;
     std::byte probe{};
     const bool closed = recv(session->socket.get(), &probe, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    if (session->process_ended()) return end_session(*session, EventKind::died, "its process ended without leaving");
+    if (session->process_ended(closed ? kDeathWaitMs : 0)) return end_session(*session, EventKind::died, kDied);
     if (closed) return end_session(*session, EventKind::left, "closed its connection");
     return;
   }
@@ -196,8 +199,8 @@ void Server::join(Session& session, const Packet& packet) {
   if (!session.greeted || session.member) throw Error(Status::corrupt, "a join before the hello, or a second one");
   if (draining_) throw Error(Status::no_server, "instance '" + options_.name + "' is stopping and takes no more workers");
   auto member = std::make_shared<Member>();
+  member->rank = choose_rank(message.rank);  // first: a worker that is refused must not have brought the layout
   admit_manifest(packet, message.partial != 0, *member);
-  member->rank = choose_rank(message.rank);
   member->generation = next_generation_++;
   member->pid = session.pid, member->uid = session.uid, member->label = label_of(message.label);
   member->joined_ns = static_cast<std::uint64_t>(now_ns());
@@ -263,13 +266,15 @@ void Server::forget_member(const MemberPtr& member, EventKind how, const std::st
   rounds_->remove(member);
   const bool bad = how == EventKind::died || how == EventKind::evicted;
   note(bad ? LogLevel::warning : LogLevel::info, how, member.get(), why);
+  unwatch(member->doorbell);
   member->doorbell.reset();
   refresh(true);
 }
 
 void Server::end_session(Session& session, EventKind how, const std::string& why) {
   const MemberPtr member = session.member;
-  sessions_.erase(session.id);  // closes its descriptors, which takes them off epoll
+  unwatch(session.socket), unwatch(session.pidfd);
+  sessions_.erase(session.id);
   if (member) forget_member(member, how, why);
 }
 

@@ -33,30 +33,40 @@ bool Rounds::scan() {
   bool found = false;
   const RankSet members = machine_.members();  // a copy: an eviction changes the set
   members.for_each([&](unsigned rank) {
-    if (const MemberPtr member = taking_part_[rank]; member && !machine_.committed_all(rank)) found |= scan_member(member);
+    const MemberPtr member = taking_part_[rank];
+    if (!member || machine_.committed_all(rank)) return;
+    const Found taken = take_commits(*member);
+    if (!taken.nonsense.empty()) evict_(member, taken.nonsense);
+    found |= taken.any || !taken.nonsense.empty();
   });
   return found;
 }
 
-bool Rounds::scan_member(const MemberPtr& member) {
-  bool found = false;
+Rounds::Found Rounds::take_commits(Member& member) {
+  Found found;
   for (std::size_t bucket = 0; bucket < machine_.buckets(); ++bucket) {
-    if (machine_.arrived(bucket).contains(member->rank)) continue;
-    if (member->partial && member->skips[bucket]) {
-      member->contributions[bucket] = {};
-    } else {
-      // order: acquire, pairs with Worker::publish_bucket's store: weight, presence and all slot bytes of the round are visible.
-      const std::uint64_t committed = load_acquire(member->block(arena_.shape, bucket).committed);
-      if (committed < open_round()) continue;
-      if (committed > open_round() || !take_contribution(*member, bucket)) {
-        evict_(member, "bucket " + std::to_string(bucket) + " of its slot holds nonsense (committed round " + format_count(committed) + ")");
-        return true;
-      }
+    if (machine_.arrived(bucket).contains(member.rank)) continue;
+    if (member.partial && member.skips[bucket]) {
+      member.contributions[bucket] = {};
+      machine_.arrive(member.rank, bucket);  // it never commits there: no arrival that anybody should see
+      continue;
     }
-    note_arrival(*member, bucket);
-    found = true;
+    // order: acquire, pairs with WorkerWords::publish_bucket's store: weight, presence and all slot bytes of the round are visible.
+    const std::uint64_t committed = load_acquire(member.block(arena_.shape, bucket).committed);
+    if (committed < open_round()) continue;
+    if (committed > open_round() || !take_contribution(member, bucket)) {
+      found.nonsense = "bucket " + std::to_string(bucket) + " of its slot holds nonsense (committed round " + format_count(committed) + ")";
+      return found;
+    }
+    note_arrival(member, bucket);
+    found.any = true;
   }
   return found;
+}
+
+// Before a member goes: what it has committed counts, also if the news of its going came with the same turn of the loop.
+void Rounds::take_last_commits(const MemberPtr& member) {
+  if (taking_part_[member->rank] == member && !machine_.committed_all(member->rank)) static_cast<void>(take_commits(*member));
 }
 
 // Every word is read once into private memory, then checked. False: nonsense.
@@ -199,6 +209,7 @@ void Rounds::ready(const MemberPtr& member) {
 }
 
 void Rounds::paused(const MemberPtr& member) {
+  take_last_commits(member);
   member->state = MemberState::paused;
   publisher_.member(*member);
   std::erase(ready_, member);
@@ -209,6 +220,7 @@ void Rounds::paused(const MemberPtr& member) {
 }
 
 void Rounds::remove(const MemberPtr& member) {
+  take_last_commits(member);
   std::erase(ready_, member);
   member->state = MemberState::gone;
   publisher_.member(*member);

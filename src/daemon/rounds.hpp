@@ -37,8 +37,14 @@ class Rounds {
 
  private:
   bool scan();
-  bool scan_member(const MemberPtr& member);
+  // What the member has committed to the open round since the last look.
+  struct Found {
+    bool any = false;
+    std::string nonsense;  // what its slot says that cannot be; empty = nothing
+  };
+  Found take_commits(Member& member);
   bool take_contribution(Member& member, std::size_t bucket);
+  void take_last_commits(const MemberPtr& member);
   void note_arrival(const Member& member, std::size_t bucket);
   bool reduce_ready();
   void close();

@@ -88,6 +88,11 @@ void Server::watch(int fd, Source source, std::uint64_t id, std::uint32_t events
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw system_error("epoll_ctl", errno);
 }
 
+// Closing a descriptor does not take it off epoll while another process holds the same open file.
+void Server::unwatch(const UniqueFd& fd) noexcept {
+  if (fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd.get(), nullptr);
+}
+
 void Server::run() {
   refresh(true);
   while (!stopped_) {

@@ -32,6 +32,7 @@ class Server {
  private:
   enum class Source : std::uint8_t { listener, stop, socket, pidfd, doorbell };
   void watch(int fd, Source source, std::uint64_t id, std::uint32_t events);
+  void unwatch(const UniqueFd& fd) noexcept;
   void dispatch(int timeout_ms);
   void handle(Source source, std::uint64_t id);
   bool turn() { return rounds_ && rounds_->turn(); }

@@ -12,9 +12,9 @@
 
 namespace gradshm::core {
 
-bool Session::process_ended() const noexcept {
+bool Session::process_ended(int timeout_ms) const noexcept {
   pollfd probe{pidfd.get(), POLLIN, 0};
-  return pidfd && poll(&probe, 1, 0) == 1 && (probe.revents & POLLIN) != 0;
+  return pidfd && poll(&probe, 1, timeout_ms) == 1 && (probe.revents & POLLIN) != 0;
 }
 
 void identify_peer(Session& session) {

@@ -18,7 +18,8 @@ struct Session {
   bool greeted = false;
   MemberPtr member;    // after join
 
-  [[nodiscard]] bool process_ended() const noexcept;
+  // Waits up to that long for it.
+  [[nodiscard]] bool process_ended(int timeout_ms) const noexcept;
 };
 
 // The peer's pid and uid by SO_PEERCRED. Throws Error(permission) unless it is our user or root.

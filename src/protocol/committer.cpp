@@ -1,5 +1,6 @@
 #include "protocol/committer.hpp"
 
+#include <bit>
 #include <cmath>
 
 #include "protocol/atomics.hpp"
@@ -50,25 +51,21 @@ Status Committer::resolve_round(std::uint64_t& round) const noexcept {
   return round > open ? Status::invalid : Status::ok;
 }
 
+// The first commit of a round decides for the group; the others must say the same, or nothing (0).
 Status Committer::fix_weight(std::size_t group, std::uint64_t round, double asked, double& ret_weight) noexcept {
   if (!(asked >= 0) || !std::isfinite(asked)) return Status::invalid;
-  GroupWeight& state = weights_[group];
-  // order: acquire, pairs with the release store below: `weight` is that of the round.
-  if (state.ready.load(std::memory_order_acquire) == round) {
-    ret_weight = state.weight.load(std::memory_order_relaxed);  // order: relaxed, `ready` came first
-    return asked == 0 || asked == ret_weight ? Status::ok : Status::invalid;
-  }
-  std::uint64_t before = state.claimed.load(std::memory_order_relaxed);  // order: relaxed, the exchange decides
-  // order: relaxed, it only elects one thread; what it stores is released by `ready`.
-  if (before < round && state.claimed.compare_exchange_strong(before, round, std::memory_order_relaxed)) {
-    ret_weight = asked == 0 ? 1 : asked;
-    state.weight.store(ret_weight, std::memory_order_relaxed);  // order: relaxed, released by the next line
-    state.ready.store(round, std::memory_order_release);        // order: release, pairs with the acquire load above
-    return Status::ok;
-  }
-  // Another thread is between its claim and its store. To wait for it would be no longer wait-free: whoever says his weight can go on.
-  ret_weight = asked;
-  return asked == 0 ? Status::invalid : Status::ok;
+  // order: relaxed (all). A thread that commits to round+1 has seen this worker's buckets published for `round`, through the server.
+  weights_[group].bits[(round + 1) % 2].store(0, std::memory_order_relaxed);
+  std::uint64_t fixed = 0;
+  const auto wanted = std::bit_cast<std::uint64_t>(asked == 0 ? 1.0 : asked);
+  if (weights_[group].bits[round % 2].compare_exchange_strong(fixed, wanted, std::memory_order_relaxed)) fixed = wanted;
+  ret_weight = std::bit_cast<double>(fixed);
+  return asked == 0 || fixed == wanted ? Status::ok : Status::invalid;
+}
+
+void Committer::forget_weights() noexcept {
+  for (std::size_t group = 0; group < layout_.groups().size(); ++group)
+    for (auto& bits : weights_[group].bits) bits.store(0, std::memory_order_relaxed);  // order: relaxed, as in fix_weight
 }
 
 // The bits of the bucket's marked parameters. Returns how the block should say it.
@@ -93,7 +90,11 @@ PresenceKind Committer::write_bits(std::size_t bucket, std::uint64_t round) noex
 Status Committer::publish(std::size_t bucket, std::uint64_t round, const CommitRequest& request) noexcept {
   if (is_committed(bucket, round)) return Status::already_committed;
   double weight = 1;
-  if (const Status status = fix_weight(layout_.buckets()[bucket].group, round, request.weight, weight); status != Status::ok) return status;
+  const std::size_t group = layout_.buckets()[bucket].group;
+  // Who abstains without a weight leaves it to those who contribute.
+  const bool says_weight = request.presence != Presence::none || request.weight != 0;
+  if (const Status status = says_weight ? fix_weight(group, round, request.weight, weight) : Status::ok; status != Status::ok) return status;
+  if (!says_weight) weights_[group].bits[(round + 1) % 2].store(0, std::memory_order_relaxed);  // order: relaxed, as in fix_weight
   PresenceKind presence = request.presence == Presence::all ? PresenceKind::all : PresenceKind::none;
   if (request.presence == Presence::marked) presence = write_bits(bucket, round);
   WorkerWords::publish_bucket(block(bucket), round, weight, presence);
@@ -107,15 +108,17 @@ Status Committer::commit_selected(std::size_t first, std::size_t last, Select&& 
   std::uint64_t round = request.round;
   if (const Status status = resolve_round(round); status != Status::ok) return status;
   ret_round = round;
-  bool any = false;
+  bool any = false, selected = false;
   Status status = Status::ok;
   for (std::size_t bucket = first; bucket < last && status == Status::ok; ++bucket) {
     if (!names_any_of(bucket) || !select(bucket)) continue;
+    selected = true;
     status = publish(bucket, round, request);
     if (status == Status::already_committed) status = Status::ok;
     else any = any || status == Status::ok;
   }
   if (any) words_.ring();
+  if (!selected) return Status::not_found;  // a partial worker has registered nothing there
   return status == Status::ok && !any ? Status::already_committed : status;
 }
 

@@ -33,13 +33,15 @@ class Committer {
   [[nodiscard]] std::uint64_t committed_round() const noexcept;  // newest round with any commit; 0 = none
   [[nodiscard]] bool names(std::size_t parameter) const noexcept { return named_.empty() || named_[parameter]; }
   [[nodiscard]] bool names_any_of(std::size_t bucket) const noexcept { return own_parameters_[bucket] != 0; }
+  // After a pause rounds have been passed over: the next one starts without weights. Not beside a commit.
+  void forget_weights() noexcept;
   [[nodiscard]] std::size_t missing_buckets(std::uint64_t round) const noexcept;  // own buckets not yet committed to it
 
  private:
-  // A group's weight of one round: claimed by whoever comes first, readable once `ready` says the round.
+  // A group's weight, f64 bits by parity of the round; 0 = not fixed yet, which no weight is. Whoever commits to round r resets the word
+  // of r+1 before it publishes: nobody can commit to r+1 before every bucket of this worker is published for r.
   struct GroupWeight {
-    std::atomic<std::uint64_t> claimed{0}, ready{0};
-    std::atomic<double> weight{0};
+    std::atomic<std::uint64_t> bits[2] = {0, 0};
   };
   [[nodiscard]] CommitBlock& block(std::size_t bucket) const noexcept;
   [[nodiscard]] bool is_committed(std::size_t bucket, std::uint64_t round) const noexcept;

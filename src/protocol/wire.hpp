@@ -59,7 +59,7 @@ struct HelloOk {
   MessageHeader header;
   std::uint64_t incarnation = 0;
   std::int32_t pid = 0;
-  std::uint32_t has_layout = 0;
+  std::uint32_t parameters = 0;  // of the layout; 0 = there is none yet
 };
 
 struct Join {

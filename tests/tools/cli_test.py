@@ -85,6 +85,15 @@ class LayoutTest(ToolsTest):
         self.assertIn(name, self.tool("gradshm", "layout", "show", name, code=2)[1])
         self.assertIn("neither a file nor the name of an instance", self.tool("gradshm", "layout", "show", "./no such/file", code=2)[1])
 
+    def test_layout_diff_lists_what_is_missing_extra_and_different(self):
+        header = SMALL_TSV.splitlines()[0]
+        a = self.file("a.tsv", f"{header}\nsame\tfloat32\t2\t2\nless\tfloat32\t3\t3\nother\tfloat32\t2x3\t6\n")
+        b = self.file("b.tsv", f"{header}\nother\tfloat32\t3x2\t6\nmore\tfloat16\t()\t1\nsame\tfloat32\t2\t2\n")
+        self.assertEqual(self.tool("gradshm", "layout", "diff", a, b, code=6)[0],
+                         "- less  f32[3]\n! other  f32[2,3] in A, f32[3,2] in B\n+ more  f16[]\n")
+        self.assertIn("the same 3 parameters", self.tool("gradshm", "layout", "diff", a, a)[0])
+        self.tool("gradshm", "layout", "diff", a, "no-such-thing", code=2)
+
     def test_check_prints_totals(self):
         self.assertIn("2 parameters, 200,960 elements", self.tool("gradshm", "layout", "check", self.file("small.tsv", SMALL_TSV))[0])
 
