@@ -6,7 +6,7 @@
 namespace gradshm::tools {
 
 nlohmann::ordered_json beacon_json(const core::BeaconData& beacon, bool alive) {
-  return {{"instance", shown(text_of(beacon.name))},
+  return {{"instance", core::escape(text_of(beacon.name))},
           {"alive", alive},
           {"pid", beacon.pid},
           {"uid", beacon.uid},
@@ -18,7 +18,7 @@ nlohmann::ordered_json beacon_json(const core::BeaconData& beacon, bool alive) {
           {"member_ranks", ranks_of(beacon.member_ranks)},
           {"parameters", beacon.parameters},
           {"gradient_bytes", beacon.gradient_bytes},
-          {"socket_path", shown(text_of(beacon.socket_path))}};
+          {"socket_path", core::escape(text_of(beacon.socket_path))}};
 }
 
 }  // namespace gradshm::tools

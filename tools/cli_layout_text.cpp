@@ -18,13 +18,13 @@ std::string shape_text(const core::Parameter& parameter) {
 
 std::string alias_text(const core::Parameter& parameter) {
   std::string text;
-  for (const std::string& alias : parameter.aliases) text += (text.empty() ? "" : " ") + shown(alias);
+  for (const std::string& alias : parameter.aliases) text += (text.empty() ? "" : " ") + core::escape(alias);
   return text;
 }
 
 std::string group_text(const core::Layout& layout, std::size_t group) {
   const std::string& name = layout.groups()[group];
-  return name.empty() ? "default" : shown(name);
+  return name.empty() ? "default" : core::escape(name);
 }
 
 std::uint64_t elements_of(const core::Layout& layout) {
@@ -56,9 +56,9 @@ ordered_json bucket_json(const core::Bucket& bucket) {
 }  // namespace
 
 std::string layout_totals(const core::Layout& layout) {
-  return plural(layout.parameters().size(), "parameter") + ", " + plural(elements_of(layout), "element") + ", " +
+  return core::plural(layout.parameters().size(), "parameter") + ", " + core::plural(elements_of(layout), "element") + ", " +
          core::format_bytes(layout.gradient_bytes()) + " (" + core::format_count(layout.gradient_bytes()) + " bytes) a slot, " +
-         plural(layout.buckets().size(), "bucket") + ", " + plural(layout.groups().size(), "group") + ", fingerprint " +
+         core::plural(layout.buckets().size(), "bucket") + ", " + core::plural(layout.groups().size(), "group") + ", fingerprint " +
          core::format_hex(layout.layout_fingerprint());
 }
 
@@ -70,7 +70,7 @@ std::string layout_table(const core::Layout& layout, std::size_t width) {
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const core::Parameter& parameter = layout.parameters()[i];
     const core::Placement& placement = layout.placements()[i];
-    rows.push_back({core::format_hex(parameter.id), shown(parameter.name), core::dtype_name(parameter.dtype), shape_text(parameter),
+    rows.push_back({core::format_hex(parameter.id), core::escape(parameter.name), core::dtype_name(parameter.dtype), shape_text(parameter),
                     std::to_string(parameter.numel), std::to_string(placement.offset), std::to_string(placement.bucket), group_text(layout, placement.group), alias_text(parameter)});
   }
   return joined(format_table(columns, rows, width)) + layout_totals(layout) + "\n";

@@ -26,8 +26,8 @@ void print_json(const std::vector<core::BeaconData>& beacons) {
 }
 
 Row to_row(const core::BeaconData& beacon) {
-  return {shown(text_of(beacon.name)), std::to_string(beacon.pid), core::is_alive(beacon) ? "alive" : "dead", std::to_string(beacon.closed_round),
-          std::to_string(beacon.members), core::format_count(beacon.parameters), core::format_bytes(beacon.gradient_bytes), shown(text_of(beacon.socket_path))};
+  return {core::escape(text_of(beacon.name)), std::to_string(beacon.pid), core::is_alive(beacon) ? "alive" : "dead", std::to_string(beacon.closed_round),
+          std::to_string(beacon.members), core::format_count(beacon.parameters), core::format_bytes(beacon.gradient_bytes), core::escape(text_of(beacon.socket_path))};
 }
 
 void print_table(const std::vector<core::BeaconData>& beacons) {

@@ -38,16 +38,8 @@ constexpr std::array<Range, 10> kWide{{{0x1100, 0x115f}, {0x2e80, 0x303e}, {0x30
                                        {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd}}};
 constexpr std::array<Range, 6> kZero{{{0x300, 0x36f}, {0x483, 0x489}, {0x1ab0, 0x1aff}, {0x200b, 0x200d}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}}};
 // Marks, embeddings, overrides and isolates of direction; separators of lines and paragraphs.
-constexpr std::array<Range, 5> kReordering{{{0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}, {0xfeff, 0xfeff}}};
 
 std::size_t width_of(char32_t value) { return lies_in(kZero, value) ? 0 : lies_in(kWide, value) ? 2 : 1; }
-
-// As core::escape writes bytes.
-std::string hex_escape(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += "\\x" + core::format_hex(static_cast<unsigned char>(byte)).substr(14);
-  return text;
-}
 
 std::string two_units(std::uint64_t major, const char* major_unit, std::uint64_t minor, const char* minor_unit) {
   return std::to_string(major) + " " + major_unit + " " + std::to_string(minor) + " " + minor_unit;
@@ -123,8 +115,6 @@ std::string format_number(double value, int digits) {
   return text.data();
 }
 
-std::string plural(std::uint64_t count, const std::string& noun) { return core::format_count(count) + " " + noun + (count == 1 ? "" : "s"); }
-
 std::vector<int> ranks_of(const std::uint64_t (&bitmap)[core::kRankWords]) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < core::kMaxWorkers; ++rank)
@@ -142,18 +132,6 @@ std::string format_ranks(const std::vector<int>& ascending) {
     i = end;
   }
   return text.empty() ? "none" : text;
-}
-
-std::string shown(std::string_view untrusted) {
-  const std::string safe = core::escape(untrusted);
-  std::string out;
-  for (std::string_view rest = safe; !rest.empty();) {
-    const Character character = front(rest);
-    const std::string_view bytes = rest.substr(0, character.bytes);
-    out += lies_in(kReordering, character.value) ? hex_escape(bytes) : std::string(bytes);
-    rest.remove_prefix(character.bytes);
-  }
-  return out;
 }
 
 }  // namespace gradshm::tools

@@ -29,15 +29,10 @@ namespace gradshm::tools {
 // "48.2", "812", "1.2e+09"; "nan" and "inf" in words.
 [[nodiscard]] std::string format_number(double value, int digits = 3);
 
-[[nodiscard]] std::string plural(std::uint64_t count, const std::string& noun);
-
 // 0 where `earlier` is later: the two come from different processes.
 [[nodiscard]] constexpr std::uint64_t elapsed_ns(std::uint64_t now, std::uint64_t earlier) { return now > earlier ? now - earlier : 0; }
 
 [[nodiscard]] std::vector<int> ranks_of(const std::uint64_t (&bitmap)[core::kRankWords]);
 [[nodiscard]] std::string format_ranks(const std::vector<int>& ascending);  // "0-3,7"; "none"
-
-// Reads as one line on any terminal: core::escape, and characters that reorder text are \xNN too.
-[[nodiscard]] std::string shown(std::string_view untrusted);
 
 }  // namespace gradshm::tools

@@ -30,7 +30,7 @@ ordered_json daemon_json(const Snapshot& snapshot) {
 
 ordered_json layout_json(const Snapshot& snapshot, const core::Layout& layout) {
   ordered_json groups = ordered_json::array();
-  for (const std::string& group : layout.groups()) groups.push_back(shown(group));
+  for (const std::string& group : layout.groups()) groups.push_back(core::escape(group));
   return {{"fingerprint", core::format_hex(snapshot.fingerprint)},
           {"parameters", layout.parameters().size()},
           {"gradient_bytes", snapshot.gradient_bytes},
@@ -59,7 +59,7 @@ ordered_json worker_json(const core::MemberSnapshot& member) {
           {"state", core::to_string(member.state)},
           {"pid", member.pid},
           {"uid", member.uid},
-          {"label", shown(member.label)},
+          {"label", core::escape(member.label)},
           {"partial", member.partial},
           {"first_round", member.first_round},
           {"arrived_buckets", member.arrived_buckets},
@@ -108,7 +108,7 @@ ordered_json event_json(const core::EventSnapshot& event) {
           {"kind", core::to_string(static_cast<core::EventKind>(event.event.kind))},
           {"rank", event.event.rank},
           {"pid", event.event.pid},
-          {"text", shown(text_of(event.event.text))}};
+          {"text", core::escape(text_of(event.event.text))}};
 }
 
 template <class Items, class Function>
@@ -123,7 +123,7 @@ ordered_json list(const Items& items, Function&& to_json) {
 ordered_json snapshot_json(const Snapshot& snapshot, const core::Layout& layout) {
   return {{"schema", kJsonSchema},
           {"status", is_over(snapshot) ? "dead" : "live"},
-          {"instance", shown(snapshot.instance)},
+          {"instance", core::escape(snapshot.instance)},
           {"incarnation", core::format_hex(snapshot.incarnation)},
           {"taken_ns", snapshot.taken_ns},
           {"daemon", daemon_json(snapshot)},
@@ -136,7 +136,7 @@ ordered_json snapshot_json(const Snapshot& snapshot, const core::Layout& layout)
 }
 
 ordered_json beacon_document(const core::BeaconData& beacon, bool alive) {
-  return {{"schema", kJsonSchema}, {"status", alive ? "no-layout" : "dead"}, {"instance", shown(text_of(beacon.name))}, {"beacon", beacon_json(beacon, alive)}};
+  return {{"schema", kJsonSchema}, {"status", alive ? "no-layout" : "dead"}, {"instance", core::escape(text_of(beacon.name))}, {"beacon", beacon_json(beacon, alive)}};
 }
 
 std::string to_line(const ordered_json& document) { return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n"; }

@@ -54,7 +54,7 @@ class Top {
   }
 
   [[nodiscard]] Seen show(const core::BeaconData& beacon, bool alive) const {
-    const std::string name = shown(options_.instance);
+    const std::string name = core::escape(options_.instance);
     const std::string sentence = alive ? waiting_sentence(name) : "'" + name + "': " + dead_sentence(beacon, static_cast<std::uint64_t>(core::now_ns()));
     const bool written = options_.json ? write_out(to_line(beacon_document(beacon, alive))) : screen_.show({"gradshm: " + sentence});
     return !written ? Seen::reader_left : alive ? Seen::running : Seen::over;
@@ -78,7 +78,7 @@ int explain_absence(const Top& top, const TopOptions& options, const core::Error
   if (!beacon) throw error;
   if (!core::is_alive(*beacon)) return top.show(*beacon, false) == Seen::reader_left ? kOk : kDead;
   throw core::Error(error.status(), std::string(error.what()) + "\n(pid " + std::to_string(beacon->pid) + " runs under that name, with its socket at " +
-                                        shown(text_of(beacon->socket_path)) + ": is GRADSHM_DIR the same?)");
+                                        core::escape(text_of(beacon->socket_path)) + ": is GRADSHM_DIR the same?)");
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ void add_workers(Lines& lines, const Snapshot& snapshot, std::size_t count, std:
   add_section(lines, worker_columns(), rows, width);
   for (std::size_t i = 0; i < chosen.size(); ++i) lines[lines.size() - chosen.size() + i].paint = paint_of(*chosen[i], late, is_stuck(snapshot));
   const std::size_t hidden = snapshot.members.size() - chosen.size();
-  if (hidden > 0) append(lines, {clip("(" + plural(hidden, "more worker") + ")", width)}, Paint::faint);
+  if (hidden > 0) append(lines, {clip("(" + core::plural(hidden, "more worker") + ")", width)}, Paint::faint);
 }
 
 void add_rounds(Lines& lines, const Snapshot& snapshot, const core::Layout& layout, std::size_t count, std::size_t width) {

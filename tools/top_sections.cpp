@@ -35,7 +35,7 @@ std::string status_word(const core::RoundRecord& record) {
 
 std::string group_title(const core::Layout& layout, std::size_t group) {
   if (layout.groups().size() == 1) return "weight";
-  const std::string name = shown(layout.groups()[group]);
+  const std::string name = core::escape(layout.groups()[group]);
   return "w:" + clip(name.empty() ? "default" : name, 12);
 }
 
@@ -46,16 +46,16 @@ std::size_t weight_columns(const core::Layout& layout) { return layout.groups().
 std::vector<std::vector<std::string>> header_items(const Snapshot& snapshot, const core::Layout& layout) {
   const Rates rates = rates_of(snapshot);
   const auto gigabytes = format_number(rates.bytes_per_second / 1e9) + " GB/s";
-  std::vector<std::string> server{"gradshm " + shown(snapshot.instance), state_word(snapshot), "pid " + std::to_string(snapshot.daemon_pid),
+  std::vector<std::string> server{"gradshm " + core::escape(snapshot.instance), state_word(snapshot), "pid " + std::to_string(snapshot.daemon_pid),
                                   "up " + ago(snapshot, snapshot.started_ns), "op " + std::string(core::op_name(snapshot.op)),
                                   "incarnation " + core::format_hex(snapshot.incarnation)};
   std::vector<std::string> rounds{"round " + std::to_string(snapshot.closed_round) + " closed",
                                   std::to_string(snapshot.closed_round + 1) + " open" + (snapshot.opened_ns == 0 ? "" : " since " + ago(snapshot, snapshot.opened_ns)),
-                                  plural(snapshot.open_members, "member") + " (at most " + std::to_string(snapshot.max_workers) + ")",
+                                  core::plural(snapshot.open_members, "member") + " (at most " + std::to_string(snapshot.max_workers) + ")",
                                   format_number(rates.rounds_per_second) + " rounds/s", gigabytes};
-  std::vector<std::string> sizes{plural(layout.parameters().size(), "parameter"), core::format_bytes(snapshot.gradient_bytes) + " a slot",
-                                 plural(snapshot.buckets.size(), "bucket") + " of " + core::format_bytes(snapshot.bucket_bytes),
-                                 plural(layout.groups().size(), "group"), plural(snapshot.reducer_threads, "reducer thread"),
+  std::vector<std::string> sizes{core::plural(layout.parameters().size(), "parameter"), core::format_bytes(snapshot.gradient_bytes) + " a slot",
+                                 core::plural(snapshot.buckets.size(), "bucket") + " of " + core::format_bytes(snapshot.bucket_bytes),
+                                 core::plural(layout.groups().size(), "group"), core::plural(snapshot.reducer_threads, "reducer thread"),
                                  "fingerprint " + core::format_hex(snapshot.fingerprint)};
   return {std::move(server), std::move(rounds), std::move(sizes)};
 }
@@ -69,7 +69,7 @@ Row worker_row(const Snapshot& snapshot, const core::MemberSnapshot& member) {
   const std::string state = std::string(core::to_string(member.state)) + (member.partial ? " (partial)" : "");
   return {std::to_string(member.rank), state, std::to_string(member.arrived_buckets) + "/" + std::to_string(snapshot.buckets.size()),
           ago(snapshot, member.last_commit_ns), or_dash(member.last_commit_round), std::to_string(member.pid), std::to_string(member.uid),
-          or_dash(member.first_round), shown(member.label)};
+          or_dash(member.first_round), core::escape(member.label)};
 }
 
 std::vector<Column> round_columns(const core::Layout& layout) {
@@ -96,7 +96,7 @@ std::vector<Column> event_columns() {
 
 Row event_row(const Snapshot& snapshot, const core::Event& event) {
   return {ago(snapshot, event.time_ns), std::to_string(event.round), core::to_string(static_cast<core::EventKind>(event.kind)),
-          event.rank < 0 ? "-" : std::to_string(event.rank), event.pid <= 0 ? "-" : std::to_string(event.pid), shown({event.text, strnlen(event.text, sizeof event.text)})};
+          event.rank < 0 ? "-" : std::to_string(event.rank), event.pid <= 0 ? "-" : std::to_string(event.pid), core::escape({event.text, strnlen(event.text, sizeof event.text)})};
 }
 
 }  // namespace gradshm::tools

@@ -19,7 +19,7 @@ bool takes_part(const Snapshot& snapshot, const MemberSnapshot& member) {
 
 std::string describe(const Snapshot& snapshot, const MemberSnapshot& member) {
   std::string text = std::to_string(member.rank) + " (pid " + std::to_string(member.pid);
-  if (member.arrived_buckets > 0) text += ", " + std::to_string(member.arrived_buckets) + " of " + plural(snapshot.buckets.size(), "bucket");
+  if (member.arrived_buckets > 0) text += ", " + std::to_string(member.arrived_buckets) + " of " + core::plural(snapshot.buckets.size(), "bucket");
   if (member.last_commit_ns == 0) return text + ", no commit yet)";
   return text + ", last commit " + format_duration(elapsed_ns(snapshot.taken_ns, member.last_commit_ns)) + " ago)";
 }
@@ -37,8 +37,8 @@ std::string opening_sentence(const Snapshot& snapshot) {
   };
   const auto ready = static_cast<std::uint64_t>(count(MemberState::ready)), attached = static_cast<std::uint64_t>(count(MemberState::attached));
   const std::string round = "round " + std::to_string(snapshot.closed_round + 1);
-  const std::string those = plural(ready, "worker") + (ready == 1 ? " is ready, " : " are ready, ") + core::format_count(attached) + " not yet";
-  if (snapshot.closed_round == 0) return round + " opens with " + plural(snapshot.expect, "ready worker") + ": " + those;
+  const std::string those = core::plural(ready, "worker") + (ready == 1 ? " is ready, " : " are ready, ") + core::format_count(attached) + " not yet";
+  if (snapshot.closed_round == 0) return round + " opens with " + core::plural(snapshot.expect, "ready worker") + ": " + those;
   return round + " has no members: " + those;
 }
 
@@ -74,7 +74,7 @@ std::string state_sentence(const Snapshot& snapshot) {
   if (members == 0) return opening_sentence(snapshot);
   const auto late = late_members(snapshot);
   const std::string since = snapshot.opened_ns == 0 ? "" : " since " + format_duration(elapsed_ns(snapshot.taken_ns, snapshot.opened_ns));
-  const std::string arrived = core::format_count(members - late.size()) + " of " + plural(members, "worker") + (members == 1 ? " has" : " have") + " committed; ";
+  const std::string arrived = core::format_count(members - late.size()) + " of " + core::plural(members, "worker") + (members == 1 ? " has" : " have") + " committed; ";
   return round + " is open" + since + ": " + arrived + (late.empty() ? "summing" : name_late(snapshot, late));
 }
 
@@ -93,11 +93,11 @@ Rates rates_of(const Snapshot& snapshot) {
 std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) {
   return "DEAD, last seen " + format_duration(elapsed_ns(now_ns, beacon.progress_ns)) + " ago (pid " + std::to_string(beacon.pid) + "): round " +
          std::to_string(beacon.closed_round) + " closed, members " + format_ranks(ranks_of(beacon.member_ranks)) + ", " +
-         plural(beacon.parameters, "parameter") + ", " + core::format_bytes(beacon.gradient_bytes) + " a slot";
+         core::plural(beacon.parameters, "parameter") + ", " + core::format_bytes(beacon.gradient_bytes) + " a slot";
 }
 
 std::string waiting_sentence(const std::string& instance) {
-  return "'" + shown(instance) + "' waits for its first worker, whose parameters will be the layout";
+  return "'" + core::escape(instance) + "' waits for its first worker, whose parameters will be the layout";
 }
 
 }  // namespace gradshm::tools

@@ -33,6 +33,12 @@ CodePoint decode(std::string_view text) {
 
 bool is_control(std::uint32_t value) { return value < 0x20 || (value >= 0x7f && value <= 0x9f); }
 
+// Directional marks, embeddings and isolates, line and paragraph separators (Unicode, Bidi_Control and Zl, Zp), byte order mark.
+bool reorders_text(std::uint32_t value) {
+  return value == 0x61c || value == 0xfeff || (value >= 0x200e && value <= 0x200f) || (value >= 0x2028 && value <= 0x202e) ||
+         (value >= 0x2066 && value <= 0x2069);
+}
+
 }  // namespace
 
 std::string escape(std::string_view text) {
@@ -41,7 +47,7 @@ std::string escape(std::string_view text) {
   while (!text.empty()) {
     const CodePoint point = decode(text);
     const std::size_t length = point.length == 0 ? 1 : point.length;
-    if (point.length == 0 || is_control(point.value)) {
+    if (point.length == 0 || is_control(point.value) || reorders_text(point.value)) {
       for (const char c : text.substr(0, length)) {
         const auto byte = static_cast<unsigned char>(c);
         out.append("\\x").append(1, kHex[byte >> 4]).append(1, kHex[byte & 15]);
@@ -87,6 +93,10 @@ std::string format_count(std::uint64_t count) {
   std::string digits = std::to_string(count);
   for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
   return digits;
+}
+
+std::string plural(std::uint64_t count, std::string_view noun) {
+  return format_count(count).append(" ").append(noun).append(count == 1 ? "" : "s");
 }
 
 std::string format_hex(std::uint64_t value) {

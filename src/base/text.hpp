@@ -7,7 +7,8 @@
 
 namespace gradshm::core {
 
-// Control bytes (also DEL and C1 controls in UTF-8) and bytes that are no valid UTF-8 become \xNN, backslash becomes \\.
+// Reads as one line on any terminal: control characters (DEL and C1 too), characters that reorder text, and bytes that are no UTF-8
+// become \xNN, backslash becomes \\.
 [[nodiscard]] std::string escape(std::string_view text);
 
 // Well-formed UTF-8 without surrogates and overlong forms.
@@ -21,6 +22,9 @@ namespace gradshm::core {
 
 // "1,234,567"
 [[nodiscard]] std::string format_count(std::uint64_t count);
+
+// "1 bucket", "1,234 buckets"
+[[nodiscard]] std::string plural(std::uint64_t count, std::string_view noun);
 
 // 16 hexadecimal digits.
 [[nodiscard]] std::string format_hex(std::uint64_t value);

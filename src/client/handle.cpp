@@ -104,7 +104,7 @@ std::unique_ptr<Handle> Handle::observe(const std::string& instance, const Deadl
 
 void Handle::join(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline) {
   if (manifest.size() == 0) {
-    const std::string there = connection_.parameters == 0 ? "" : ", the instance has " + format_count(connection_.parameters) + " parameters";
+    const std::string there = connection_.parameters == 0 ? "" : ", the instance has " + plural(connection_.parameters, "parameter");
     throw Error(Status::bad_layout, "the layout has 0 parameters" + there + ": add them before attaching");
   }
   Join request;
@@ -168,7 +168,7 @@ std::uint64_t Handle::wait_admitted(const Deadline& deadline) {
     case Status::ok: return words_.first_round();
     case Status::timeout:
       if (view_->closed_round() == 0 && view_->control().words->members == 0)
-        throw Error(status, what + "round 1 opens with " + std::to_string(view_->header().expect) + " ready workers (gradshmd --expect)");
+        throw Error(status, what + "round 1 opens with " + plural(view_->header().expect, "ready worker") + " (gradshmd --expect)");
       throw Error(status, what + "round " + format_count(view_->closed_round() + 1) + " is still open; `gradshm-top " + instance_ +
                               "` shows whom it waits for (with several workers in one thread, attach with NO_WAIT)");
     case Status::evicted: throw Error(status, "worker " + std::to_string(rank()) + " was evicted before it was admitted");

@@ -36,8 +36,7 @@ Layout checked_for_space(Layout layout, const ServerOptions& options) {
   const std::uint64_t ours = result_bytes(layout) + control_shape(layout.buckets().size(), layout.groups().size()).total;
   const auto slots = checked_mul(shape.total, options.expect);
   const auto wanted = slots ? checked_add(*slots, ours) : std::nullopt;
-  const std::string what = "instance '" + options.name + "' with " + std::to_string(options.expect) + " expected worker" +
-                           (options.expect == 1 ? "" : "s") + " and " + format_count(layout.gradient_bytes()) + " gradient bytes each";
+  const std::string what = "instance '" + options.name + "' with " + plural(options.expect, "expected worker") + " and " + format_count(layout.gradient_bytes()) + " gradient bytes each";
   require_space(wanted.value_or(UINT64_MAX), shape.total, what);
   return layout;
 }

@@ -144,8 +144,8 @@ void Server::make_arena(Manifest manifest) {
   beacon_data_.parameters = arena_->layout.parameters().size();
   beacon_data_.gradient_bytes = arena_->layout.gradient_bytes();
   options_.log(LogLevel::info, "layout " + format_hex(arena_->layout.layout_fingerprint()) + ": " +
-                                   format_count(arena_->layout.parameters().size()) + " parameters, " +
-                                   format_count(arena_->layout.buckets().size()) + " buckets, " + format_bytes(arena_->layout.gradient_bytes()) + " a slot");
+                                   plural(arena_->layout.parameters().size(), "parameter") + ", " +
+                                   plural(arena_->layout.buckets().size(), "bucket") + ", " + format_bytes(arena_->layout.gradient_bytes()) + " a slot");
 }
 
 // The first worker's manifest is the layout; every other must match it.
@@ -189,7 +189,7 @@ unsigned Server::choose_rank(int wanted) {
                                         std::to_string(members_[wanted]->pid) + ": choose another, or let the server choose");
   const auto count = std::count_if(members_.begin(), members_.end(), [](const MemberPtr& member) { return member != nullptr; });
   if (count >= static_cast<std::ptrdiff_t>(options_.max_workers))
-    throw Error(Status::full, "instance '" + options_.name + "' has " + std::to_string(count) + " workers, the most it takes: start gradshmd with a larger --max-workers");
+    throw Error(Status::full, "instance '" + options_.name + "' has " + plural(static_cast<std::uint64_t>(count), "worker") + ", the most it takes: start gradshmd with a larger --max-workers");
   if (wanted >= 0) return static_cast<unsigned>(wanted);
   return static_cast<unsigned>(std::find(members_.begin(), members_.end(), nullptr) - members_.begin());
 }

@@ -17,10 +17,6 @@ namespace gradshm::core {
   return "'" + escape(is_long ? text.substr(0, kShownBytes) : text) + (is_long ? "...'" : "'");
 }
 
-[[nodiscard]] inline std::string plural(std::uint64_t count, const char* noun) {
-  return format_count(count).append(" ").append(noun).append(count == 1 ? "" : "s");
-}
-
 // Why `text` is no name ("is empty", "has control characters", ...); empty if it is one.
 [[nodiscard]] std::string fault_of_name(std::string_view text);
 

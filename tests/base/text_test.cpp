@@ -10,6 +10,8 @@ TEST_CASE("escape leaves printable UTF-8 alone and shows control bytes, broken b
   CHECK(escape("a\\b") == "a\\\\b");
   CHECK(escape("\xc2\x85") == "\\xc2\\x85");     // U+0085, a C1 control
   CHECK(escape("\x7f") == "\\x7f");
+  CHECK(escape("\u202etxt") == "\\xe2\\x80\\xaetxt");  // would be shown as "txt" reversed
+  CHECK(escape("r\u00e9seau \u8a13") == "r\u00e9seau \u8a13");
   CHECK(escape("\xff\xc3") == "\\xff\\xc3");     // never valid; truncated
 }
 
@@ -41,5 +43,7 @@ TEST_CASE("numbers read well") {
   CHECK(format_bytes(999) == "999 B");
   CHECK(format_bytes(87190688) == "87.2 MB");
   CHECK(format_bytes(999'999'999) == "1.0 GB");
+  CHECK(plural(1, "bucket") == "1 bucket");
+  CHECK(plural(1234, "bucket") == "1,234 buckets");
   CHECK(format_hex(0x1f) == "000000000000001f");
 }
