@@ -30,7 +30,7 @@ Environment: GRADSHM_DIR (where sockets live), GRADSHM_INSTANCE (default of --na
 Exit codes: 0 stopped, 1 bad option, 2 a server of that name runs already, 3 not enough memory, 4 bad layout file, 5 anything else.)";
 
 struct Arguments {
-  std::string name, layout, op = "mean", log_level = "info";
+  std::string name = "default", layout, op = "mean", log_level = "info";
   unsigned max_workers = 64, expect = 1, reducer_threads = 0;
   std::uint64_t bucket_bytes = 8u << 20;
   std::vector<std::string> groups;
@@ -43,7 +43,7 @@ const std::map<std::string, int> kOps{{"sum", GRADSHM_SUM}, {"mean", GRADSHM_MEA
 
 void add_options(CLI::App& app, Arguments& arguments) {
   app.set_version_flag("--version", std::string("gradshmd ") + gradshm_server_version());
-  app.add_option("--name", arguments.name, "Name of the instance (default: $GRADSHM_INSTANCE, else 'default')");
+  app.add_option("--name", arguments.name, "Name of the instance, 1 to 64 of letters, digits, '.', '_', '-'")->envname("GRADSHM_INSTANCE")->capture_default_str();
   app.add_option("--layout", arguments.layout, "TSV or .safetensors file with the parameters; without it the first worker's are taken");
   app.add_option("--max-workers", arguments.max_workers, "Most workers at a time")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--expect", arguments.expect, "Round 1 opens with this many ready workers")->check(CLI::Range(1, 256))->capture_default_str();
@@ -144,7 +144,7 @@ int serve(Arguments& arguments) {
   for (const std::string& prefix : arguments.groups) groups.push_back(prefix.c_str());
   gradshm_server_options_t options{};
   options.size = sizeof options;
-  options.name = arguments.name.empty() ? nullptr : arguments.name.c_str();
+  options.name = arguments.name.c_str();
   options.layout_path = arguments.layout.empty() ? nullptr : arguments.layout.c_str();
   options.op = kOps.at(arguments.op);
   options.max_workers = arguments.max_workers, options.expect = arguments.expect, options.reducer_threads = arguments.reducer_threads;
@@ -156,8 +156,8 @@ int serve(Arguments& arguments) {
   if (const int code = gradshm_server_create(&options, &server); code != GRADSHM_OK) return fail(arguments, code);
   std::atomic<bool> ended{false};
   std::thread signals(wait_for_signals, server, std::ref(arguments), std::cref(ended));
-  const std::string ready = "ready: instance '" + (arguments.name.empty() ? std::string(std::getenv("GRADSHM_INSTANCE") ? std::getenv("GRADSHM_INSTANCE") : "default") : arguments.name) +
-                            "', pid " + std::to_string(getpid()) + ", expecting " + std::to_string(arguments.expect) + " worker" + (arguments.expect == 1 ? "" : "s");
+  const std::string ready = "ready: instance '" + arguments.name + "', pid " + std::to_string(getpid()) + ", round 1 opens with " +
+                            std::to_string(arguments.expect) + (arguments.expect == 1 ? " worker" : " workers");
   log_sentence(&arguments, GRADSHM_LOG_INFO, ready.c_str());
   notify_systemd("READY=1");
   const int code = gradshm_server_run(server);
