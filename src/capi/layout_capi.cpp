@@ -65,7 +65,7 @@ uint64_t gradshm_parameter_id(const char* name) { return name == nullptr ? 0 : p
 int gradshm_layout_create(gradshm_layout_t** ret_layout) {
   return guard([&] {
     require(ret_layout, "ret_layout");
-    *ret_layout = new gradshm_layout{};
+    *ret_layout = new gradshm_layout{Manifest()};
   });
 }
 
