@@ -18,12 +18,14 @@ constexpr const char* kExamples = R"(Examples:
   gradshm-bench allreduce --workers 2 --numel 1024 --rounds 1000
   gradshm-bench allreduce --workers 4 --numel 21797672 --dtype bf16 --json
 
-Starts a gradshmd and the workers, and cleans up. Every round, all workers check sums; a wrong one ends the run with exit code 1.)";
+Starts a gradshmd and the workers, and cleans up. Every round, all workers check sums; a wrong one ends the run.
+
+Exit codes: 0 done, 1 bad options, a wrong sum, or another error.)";
 
 void add_allreduce(CLI::App& app, AllreduceOptions& options, bool& as_json) {
   CLI::App* command = app.add_subcommand("allreduce", "From the round's last commit until every worker sees the result");
   command->add_option("--workers", options.workers, "Worker processes")->required()->check(CLI::Range(1, 256));
-  auto* source = command->add_option_group("gradients")->require_option(1);
+  auto* source = command->add_option_group("gradients", "What is summed: one of these")->require_option(1);
   source->add_option("--layout", options.layout_path, "Parameters from a TSV file, or the header of a .safetensors file")
       ->check(CLI::ExistingFile);
   auto* numel = source->add_option("--numel", options.numel, "One parameter of that many elements")->check(CLI::PositiveNumber);
@@ -57,7 +59,11 @@ int main(int argc, char** argv) {
   AllreduceOptions options;
   bool as_json = false;
   add_allreduce(app, options, as_json);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;  // CLI11's own codes are above 100
+  }
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, [](int) { interrupted = 1; });
   try {
     return run(options, as_json);

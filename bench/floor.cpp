@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -16,7 +17,8 @@
 namespace gradshm::bench {
 namespace {
 
-constexpr std::size_t kStepFloats = 64;  // all parts are multiples of it, so no kernel needs a tail
+constexpr std::size_t kStepFloats = 64;  // everything is a multiple of it, so no kernel needs a tail
+constexpr std::size_t kChunkFloats = 16384;
 constexpr unsigned kMaxUnrolled = 16;
 
 using Kernel = void (*)(float* const* inputs, unsigned arrays, float* output, std::size_t begin, std::size_t end);
@@ -89,15 +91,14 @@ float* resident(std::size_t floats) {
 }  // namespace
 
 Floor::Floor(unsigned arrays, std::size_t bytes, unsigned threads)
-    : threads_(threads),
-      floats_((bytes / sizeof(float) + kStepFloats) / kStepFloats * kStepFloats),
+    : floats_((bytes / sizeof(float) + kStepFloats) / kStepFloats * kStepFloats),
       output_(resident(floats_)),
       gate_(static_cast<std::ptrdiff_t>(threads)) {
   for (unsigned w = 0; w < arrays; ++w) {
     inputs_.push_back(resident(floats_));
     for (std::size_t i = 0; i < floats_; ++i) inputs_[w][i] = static_cast<float>(w) + 1e-7F * static_cast<float>(i);
   }
-  for (unsigned thread = 1; thread < threads_; ++thread) pool_.emplace_back(&Floor::serve, this, thread);
+  for (unsigned thread = 1; thread < threads; ++thread) pool_.emplace_back(&Floor::serve, this);
 }
 
 Floor::~Floor() {
@@ -116,27 +117,31 @@ std::vector<std::int64_t> Floor::measure_ns(unsigned times) {
 }
 
 std::int64_t Floor::measure_once_ns() {
+  next_.store(0, std::memory_order_relaxed);  // order: relaxed, the gate publishes it
   gate_.arrive_and_wait();
   const std::int64_t start = core::now_ns();
-  sum_part(0);
+  sum_chunks();
   gate_.arrive_and_wait();
   return core::now_ns() - start;
 }
 
-void Floor::serve(unsigned thread) {
+void Floor::serve() {
   for (;;) {
     gate_.arrive_and_wait();
     if (stop_) return;
-    sum_part(thread);
+    sum_chunks();
     gate_.arrive_and_wait();
   }
 }
 
-void Floor::sum_part(unsigned thread) {
+// Chunks are taken, not assigned: on a machine that others use too, a floor with fixed halves would be slower than what it stands under.
+void Floor::sum_chunks() {
   static const Kernel kernel = kernel_for(static_cast<unsigned>(inputs_.size()));
-  const std::size_t part = floats_ / threads_ / kStepFloats * kStepFloats;
-  const std::size_t begin = thread * part, end = thread + 1 == threads_ ? floats_ : begin + part;
-  kernel(inputs_.data(), static_cast<unsigned>(inputs_.size()), output_, begin, end);
+  for (;;) {
+    const std::size_t begin = next_.fetch_add(kChunkFloats, std::memory_order_relaxed);
+    if (begin >= floats_) return;
+    kernel(inputs_.data(), static_cast<unsigned>(inputs_.size()), output_, begin, std::min(begin + kChunkFloats, floats_));
+  }
 }
 
 }  // namespace gradshm::bench

@@ -2,6 +2,7 @@
 // reduction that did nothing but move the bytes would take on this machine in this minute.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
@@ -19,17 +20,16 @@ class Floor {
   Floor& operator=(const Floor&) = delete;
 
   std::vector<std::int64_t> measure_ns(unsigned times);
-  [[nodiscard]] unsigned threads() const noexcept { return threads_; }
 
  private:
   std::int64_t measure_once_ns();
-  void serve(unsigned thread);
-  void sum_part(unsigned thread);
+  void serve();
+  void sum_chunks();
 
-  unsigned threads_;
   std::size_t floats_;
   std::vector<float*> inputs_;
   float* output_;
+  std::atomic<std::size_t> next_{0};  // float that nobody has taken yet
   std::barrier<> gate_;
   bool stop_ = false;  // written before, read after the gate
   std::vector<std::thread> pool_;

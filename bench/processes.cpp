@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,7 +102,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 Daemon::Daemon(const std::string& program, const std::vector<std::string>& arguments)
-    : instance_("bench-" + std::to_string(getpid())), beacon_("/gradshm." + std::to_string(geteuid()) + "." + instance_) {
+    : instance_("bench-" + std::to_string(getpid())), beacon_start_("gradshm." + std::to_string(geteuid()) + "." + instance_ + "@") {
   setenv("GRADSHM_DIR", directory_.path().c_str(), 1);  // for the daemon and, being inherited, the workers
   std::vector<std::string> all{"--name", instance_};
   all.insert(all.end(), arguments.begin(), arguments.end());
@@ -120,7 +119,7 @@ Daemon::Daemon(const std::string& program, const std::vector<std::string>& argum
 void Daemon::end() noexcept {
   child_->terminate(kDrainPatience_ns);
   // Where it had to be killed, its beacon is left.
-  shm_unlink(beacon_.c_str());
+  if (const auto beacon = find_beacon()) unlink(beacon->c_str());
 }
 
 std::string Daemon::log() const {
@@ -128,16 +127,17 @@ std::string Daemon::log() const {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A server makes its beacon once it listens.
-bool Daemon::is_announced() const noexcept {
-  const int fd = shm_open(beacon_.c_str(), O_RDONLY | O_CLOEXEC, 0);
-  if (fd >= 0) close(fd);
-  return fd >= 0;
+// A server makes its beacon once it listens. The name ends with a hash of the run directory.
+std::optional<std::filesystem::path> Daemon::find_beacon() const {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error))
+    if (entry.path().filename().string().starts_with(beacon_start_)) return entry.path();
+  return std::nullopt;
 }
 
 void Daemon::wait_ready() {
   const auto deadline = core::Deadline::after(kReadyTimeout_ns);
-  while (!is_announced()) {
+  while (!find_beacon()) {
     if (const auto ended = how_it_ended()) throw std::runtime_error(*ended + " before it was ready; it said:\n" + log());
     if (deadline.passed()) throw std::runtime_error("gradshmd is not ready after 30 s; it said:\n" + log());
     usleep(kPollPause_us);

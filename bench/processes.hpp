@@ -59,13 +59,13 @@ class Daemon {
   [[nodiscard]] std::string log() const;
 
  private:
-  [[nodiscard]] bool is_announced() const noexcept;
+  [[nodiscard]] std::optional<std::filesystem::path> find_beacon() const;
   void wait_ready();
   void end() noexcept;
 
   TemporaryDirectory directory_;
   std::string instance_;
-  std::string beacon_;
+  std::string beacon_start_;
   std::optional<Child> child_;
 };
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/text.hpp"
 #include "statistics.hpp"
 
 namespace gradshm::bench {
@@ -41,8 +42,8 @@ std::string table_of(const AllreduceOptions& options, const AllreduceResult& res
   const Facts& facts = result.facts;
   const auto latency = median(result.latencies_ns), floor = median(result.floors_ns);
   std::string text = "allreduce" + (options.layout_path.empty() ? "" : " of " + file_name(options.layout_path));
-  append(text, ": workers %u, gradients %.2f MB of %s (parameters %llu, buckets %llu), rounds %zu, CPUs %u\n", options.workers,
-         static_cast<double>(facts.bytes) / 1e6, dtype_of(facts), static_cast<unsigned long long>(facts.parameters),
+  append(text, ": workers %u, gradients %s of %s (parameters %llu, buckets %llu), rounds %zu, CPUs %u\n", options.workers,
+         core::format_bytes(facts.bytes).c_str(), dtype_of(facts), static_cast<unsigned long long>(facts.parameters),
          static_cast<unsigned long long>(facts.buckets), result.latencies_ns.size(), std::thread::hardware_concurrency());
   append(text, "%-24s %12s %12s %8s\n", "", "median", "p99", "GB/s");
   append(text, "%-24s %9.4f ms %9.4f ms %8.2f\n", "last commit to visible", ms(latency), ms(percentile(result.latencies_ns, 99)),

@@ -2,6 +2,7 @@
 #include "cli.hpp"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace {
@@ -29,7 +30,7 @@ int split_command(int argc, char** argv, gradshm::tools::Invocation& invocation)
 
 int main(int argc, char** argv) {
   CLI::App app("Tools of gradshm, the shared-memory gradient server.", "gradshm");
-  app.set_version_flag("--version", GRADSHM_VERSION_TEXT);
+  app.set_version_flag("--version", std::string("gradshm ") + GRADSHM_VERSION_TEXT);
   app.footer(kFooter);
   app.require_subcommand(1);
   gradshm::tools::Invocation invocation;

@@ -5,7 +5,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
+#include <vector>
 
+#include "base/text.hpp"
 #include "cli_table.hpp"
 
 namespace gradshm::tools {
@@ -29,7 +32,10 @@ int run_program(CLI::App& app, int argc, const char* const* argv, const std::fun
     app.parse(argc, argv);
     return body();
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;  // CLI11 prints help, version or complaint; its own codes are above 100
+    const std::vector<std::string> unknown = app.remaining(true);
+    const bool lacks_subcommand = std::string_view(error.what()).find("subcommand") != std::string_view::npos;
+    if (!lacks_subcommand || unknown.empty()) return app.exit(error) == 0 ? kOk : kUsage;  // CLI11 prints help, version or complaint; its own codes are above 100
+    message = "'" + core::escape(unknown.front()) + "' is no subcommand or option here; --help names them";
   } catch (const core::Error& error) {
     code = exit_code_of(error.status());
     message = error.what();

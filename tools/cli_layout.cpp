@@ -1,6 +1,8 @@
 // gradshm layout: what an instance or a file holds.
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "base/text.hpp"
@@ -13,8 +15,9 @@ namespace gradshm::tools {
 namespace {
 
 constexpr const char* kShowFooter = R"(
-A file (TSV, or safetensors by its suffix) goes before an instance of the same name. Offsets and buckets of a file
-are those that gradshmd would choose without options. JSON: see docs/json.md.
+A name without '/' and '.' is looked for among the running instances first, then among the files (TSV, or
+safetensors by its suffix); any other is a file first. ./NAME is always a file. Offsets and buckets of a file are
+those that gradshmd would choose without options. JSON: see docs/json.md.
 
 Examples:
   gradshm layout show default
@@ -27,11 +30,20 @@ Exit codes: 0 it is a layout, 1 bad options or no permission, 2 no such file, 5 
 
 constexpr const char* kDiffFooter = R"(
 Lines: - only in A, + only in B, ! in both but different. Parameters are matched by id, whatever their order.
+A and B: a name without '/' and '.' is an instance first, then a file; any other is a file first.
 
 Example:
   gradshm layout diff default my.tsv
 
 Exit codes: 0 the same, 1 bad options, 2 no such instance or file, 5 malformed file, 6 they differ.)";
+
+constexpr const char* kFooter = R"(
+Examples:
+  gradshm layout show default               the parameters of an instance
+  gradshm layout show model.safetensors     those of a file
+  gradshm layout check resnet34.tsv         is this file a layout?
+  gradshm layout diff default my.tsv        what differs
+  gradshm layout show --help                more about one command)";
 
 constexpr int kLayoutsDiffer = 6;
 
@@ -48,15 +60,28 @@ core::Layout layout_of_instance(const std::string& name) {
 
 core::Layout layout_of_file(const std::string& path) { return {core::load_manifest(path), core::LayoutOptions{}}; }
 
-core::Layout find_layout(const std::string& source) {
+bool is_there(const std::string& path) {
   struct stat info {};
-  if (stat(source.c_str(), &info) == 0) return layout_of_file(source);
+  return stat(path.c_str(), &info) == 0;
+}
+
+core::Layout find_layout(const std::string& source) {
+  const bool file_first = source.find_first_of("/.") != std::string::npos;
+  if (file_first && is_there(source)) return layout_of_file(source);
+  const std::string neither = "'" + core::escape(source) + "' is neither a file nor a running instance: ";
   try {
     core::check_instance_name(source);
   } catch (const core::Error&) {
-    throw core::Error(core::Status::not_found, "'" + core::escape(source) + "' is neither a file nor the name of an instance");
+    throw core::Error(core::Status::not_found, neither + std::strerror(ENOENT));
   }
-  return layout_of_instance(source);
+  try {
+    return layout_of_instance(source);
+  } catch (const core::Error& error) {
+    const bool runs = error.status() != core::Status::no_server && error.status() != core::Status::daemon_lost;
+    if (runs) throw;
+    if (!file_first && is_there(source)) return layout_of_file(source);
+    throw core::Error(error.status(), neither + error.what());
+  }
 }
 
 int show(const ShowArguments& arguments) {
@@ -118,6 +143,7 @@ void add_check(CLI::App& parent, Invocation& invocation) {
 
 void add_layout(CLI::App& app, Invocation& invocation) {
   CLI::App* layout = app.add_subcommand("layout", "Shows, checks and compares layouts");
+  layout->footer(kFooter);
   layout->require_subcommand(1);
   add_show(*layout, invocation);
   add_check(*layout, invocation);

@@ -13,8 +13,8 @@ namespace gradshm::tools {
 namespace {
 
 constexpr const char* kFooter = R"(
-Lists the living servers of this user, and dead ones that were killed before they could clean up (the next
-server of that name replaces them). Rounds are up to a second old. JSON: see docs/json.md.
+Lists the living servers of this user, and dead ones that were killed before they could clean up (--clean removes
+what they left, and so does the next server of that name). Rounds are up to a second old. JSON: see docs/json.md.
 
 Exit codes: 0 done (also if there is none), 1 bad options.)";
 
@@ -47,14 +47,24 @@ int list_instances(bool json) {
   return kOk;
 }
 
+int clean() {
+  std::string lines;
+  for (const core::BeaconData& beacon : core::list_beacons(geteuid()))
+    if (!core::is_alive(beacon) && core::remove_beacon(beacon))
+      lines += "removed " + core::escape(text_of(beacon.name)) + " (pid " + std::to_string(beacon.pid) + ", " + core::escape(text_of(beacon.socket_path)) + ")\n";
+  (void)write_out(lines.empty() ? "nothing to remove: no server of uid " + std::to_string(geteuid()) + " is dead\n" : lines);
+  return kOk;
+}
+
 }  // namespace
 
 void add_ls(CLI::App& app, Invocation& invocation) {
   CLI::App* ls = app.add_subcommand("ls", "Lists the instances of this user");
   ls->footer(kFooter);
-  auto json = std::make_shared<bool>(false);
-  ls->add_flag("--json", *json, "One JSON document");
-  ls->callback([json, &invocation] { invocation.exit_code = list_instances(*json); });
+  auto json = std::make_shared<bool>(false), cleans = std::make_shared<bool>(false);
+  auto* json_flag = ls->add_flag("--json", *json, "One JSON document");
+  ls->add_flag("--clean", *cleans, "Removes what dead servers left, and says whose it was")->excludes(json_flag);
+  ls->callback([json, cleans, &invocation] { invocation.exit_code = *cleans ? clean() : list_instances(*json); });
 }
 
 }  // namespace gradshm::tools

@@ -18,7 +18,8 @@ Starts gradshmd (the one beside this program, else in PATH, or $GRADSHM_DAEMON),
 GRADSHM_DIR, GRADSHM_INSTANCE, GRADSHM_RANK (0 to N-1) and GRADSHM_WORLD_SIZE set, waits for all of them and
 stops the server. Rank 0 reads stdin, the others /dev/null. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
 passed on; a second SIGINT kills the workers that are still there 5 s later. If this program is killed, workers
-and server get SIGTERM.
+and server get SIGTERM. A worker that fails is named at once. If one fails before round 1 has opened, and too few are
+left to open it, the others get SIGTERM (and SIGKILL 5 s later): they would wait for ever.
 
 Examples:
   gradshm run -n 4 -- ./train
@@ -35,12 +36,19 @@ struct RunArguments {
   std::vector<std::pair<const char*, std::string>> passed_on;  // options of gradshmd; empty = not given
 };
 
-// gradshmd checks what they say.
-constexpr std::pair<const char*, const char*> kPassedOn[] = {{"--layout", "TSV or safetensors file (default: what the first worker registers)"},
-                                                             {"--op", "sum, mean or weighted-mean"},
-                                                             {"--bucket-bytes", "Bytes of a bucket"},
-                                                             {"--reducer-threads", "Threads that sum"},
-                                                             {"--max-workers", "Workers that may be attached at once"}};
+struct PassedOn {
+  const char* option;
+  const char* help;
+  CLI::Validator check;  // as gradshmd has it
+};
+
+std::vector<PassedOn> passed_on() {
+  return {{"--layout", "TSV or safetensors file (default: what the first worker registers)", {}},
+          {"--op", "sum, mean or weighted-mean", CLI::IsMember({"sum", "mean", "weighted-mean"})},
+          {"--bucket-bytes", "Bytes of a bucket", CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40)},
+          {"--reducer-threads", "Threads that sum; 0 = all CPUs", CLI::Range(0, 1024)},
+          {"--max-workers", "Workers that may be attached at once", CLI::Range(1, 256)}};
+}
 
 void declare(CLI::App& app, RunArguments& arguments) {
   app.add_option("-n,--workers", arguments.workers, "How many workers")->required()->check(CLI::Range(1, 256));
@@ -49,12 +57,15 @@ void declare(CLI::App& app, RunArguments& arguments) {
   app.add_flag("-v,--verbose", arguments.verbose, "The server's log, and a line a worker even if all is well");
   app.add_option("--expect", arguments.expect, "Ready workers that open round 1 (default: N)")->check(CLI::Range(1, 256));
   app.add_option("--group", arguments.groups, "Name prefixes of parameters that are weighted together, a group each");
-  arguments.passed_on.reserve(std::size(kPassedOn));  // CLI11 keeps references to the values
-  for (const auto& [option, help] : kPassedOn) app.add_option(option, arguments.passed_on.emplace_back(option, "").second, help);
+  const std::vector<PassedOn> options = passed_on();
+  arguments.passed_on.reserve(options.size());  // CLI11 keeps references to the values
+  for (const auto& [option, help, check] : options) app.add_option(option, arguments.passed_on.emplace_back(option, "").second, help)->check(check);
 }
 
+int expected(const RunArguments& arguments) { return arguments.expect > 0 ? arguments.expect : arguments.workers; }
+
 std::vector<std::string> server_options(const RunArguments& arguments, const std::string& instance) {
-  std::vector<std::string> options{"--name=" + instance, "--expect=" + std::to_string(arguments.expect > 0 ? arguments.expect : arguments.workers)};
+  std::vector<std::string> options{"--name=" + instance, "--expect=" + std::to_string(expected(arguments))};
   for (const auto& [option, value] : arguments.passed_on)
     if (!value.empty()) options.push_back(std::string(option) + "=" + value);
   for (const std::string& group : arguments.groups) options.push_back("--group=" + group);
@@ -80,7 +91,7 @@ int run(const RunArguments& arguments, const std::vector<std::string>& words) {
   ServerProcess server(instance, server_options(arguments, instance), signals);
   Workers workers;
   start_workers(workers, arguments, instance, words);
-  workers.wait(signals, server);
+  workers.wait(signals, server, expected(arguments));
   if (workers.exit_code() != 0 || arguments.verbose) workers.report();
   return workers.exit_code();
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "cli_common.hpp"
+#include "client/snapshot.hpp"
 #include "memory/beacon.hpp"
 
 namespace gradshm::tools {
@@ -45,20 +46,21 @@ Child start_gradshmd(const std::vector<std::string>& options) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(const std::string& instance, const std::vector<std::string>& options, const Signals& signals) : child_(start_gradshmd(options)) {
+ServerProcess::ServerProcess(const std::string& instance, const std::vector<std::string>& options, const Signals& signals)
+    : instance_(instance), child_(start_gradshmd(options)) {
   try {
-    wait_until_ready(instance, signals);
+    wait_until_ready(signals);
   } catch (...) {
     stop();
     throw;
   }
 }
 
-void ServerProcess::wait_until_ready(const std::string& instance, const Signals& signals) {
+void ServerProcess::wait_until_ready(const Signals& signals) {
   const core::Deadline deadline = core::Deadline::after(kReadyNs);
   while (!deadline.passed()) {
     // The server writes its beacon once it listens. Another server's beacon has another pid.
-    const auto beacon = core::read_beacon(geteuid(), instance);
+    const auto beacon = core::read_beacon(geteuid(), instance_);
     if (beacon && beacon->pid == child_.pid) return;
     std::array<pollfd, 2> events{{{child_.pidfd.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
     if (poll(events.data(), events.size(), kLookMs) <= 0) continue;
@@ -69,6 +71,16 @@ void ServerProcess::wait_until_ready(const std::string& instance, const Signals&
     throw ServerFailed("the server ended before it was ready: " + describe(ending.value_or(Ending{})), kNoServer);
   }
   throw ServerFailed("the server (pid " + std::to_string(child_.pid) + ") is not ready after 30 s", kNoServer);
+}
+
+bool ServerProcess::waits_for_round_1() const {
+  if (ended_) return false;
+  try {
+    const auto snapshot = core::Watcher(instance_).take();
+    return !snapshot || (snapshot->closed_round == 0 && snapshot->opened_ns == 0);
+  } catch (const core::Error&) {
+    return false;
+  }
 }
 
 void ServerProcess::note_end() {

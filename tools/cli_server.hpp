@@ -25,13 +25,16 @@ class ServerProcess {
   ServerProcess& operator=(const ServerProcess&) = delete;
 
   [[nodiscard]] int pidfd() const noexcept { return ended_ ? -1 : child_.pidfd.get(); }  // poll passes over -1
+  // It runs, and round 1 has never been open. False if it does not say.
+  [[nodiscard]] bool waits_for_round_1() const;
   // Call when pidfd() is readable: says on stderr that it is gone.
   void note_end();
 
  private:
-  void wait_until_ready(const std::string& instance, const Signals& signals);
+  void wait_until_ready(const Signals& signals);
   void stop();  // SIGTERM, and SIGKILL if that does not help within 10 s
 
+  std::string instance_;
   Child child_;
   bool ended_ = false;
 };

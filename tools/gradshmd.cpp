@@ -1,5 +1,7 @@
 // gradshmd: one instance, in the foreground, until SIGTERM.
 #include <gradshm/server.h>
+#include <fcntl.h>
+#include <spdlog/async.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -8,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
@@ -28,6 +31,9 @@ constexpr const char* kFooter = R"(Examples:
 SIGTERM and SIGINT stop: the open round may still close; a second one stops at once. SIGHUP is ignored.
 Environment: GRADSHM_DIR (where sockets live), GRADSHM_INSTANCE (default of --name), NOTIFY_SOCKET (systemd readiness), NO_COLOR.
 Exit codes: 0 stopped, 1 bad option, 2 a server of that name runs already, 3 not enough memory, 4 bad layout file, 5 anything else.)";
+
+constexpr std::size_t kLogQueueLines = 4096;
+constexpr auto kLogPatience = std::chrono::seconds(2);
 
 struct Arguments {
   std::string name = "default", layout, op = "mean", log_level = "info";
@@ -62,10 +68,13 @@ void add_options(CLI::App& app, Arguments& arguments) {
 }
 
 void set_up_log(const Arguments& arguments) {
-  auto logger = spdlog::stderr_color_mt("gradshmd");
+  // A queue that drops its oldest lines: a reader who does not read must not stop the rounds.
+  spdlog::init_thread_pool(kLogQueueLines, 1);
+  auto logger = spdlog::create_async_nb<spdlog::sinks::stderr_color_sink_mt>("gradshmd");
   if (const char* no_color = std::getenv("NO_COLOR"); no_color != nullptr && *no_color != '\0')
     dynamic_cast<spdlog::sinks::stderr_color_sink_mt&>(*logger->sinks().front()).set_color_mode(spdlog::color_mode::never);
   spdlog::set_default_logger(logger);
+  spdlog::set_error_handler([](const std::string&) {});  // a line that cannot be written is lost, and that cannot be written either
   spdlog::set_level(spdlog::level::from_str(arguments.log_level));
   spdlog::set_pattern(arguments.log_json ? "%v" : "%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
 }
@@ -97,6 +106,16 @@ void notify_systemd(const char* state) {
   if (fd >= 0) close(fd);
 }
 
+// Writes out what is queued, but does not wait for ever for a reader: then the process ends without it.
+[[noreturn]] void leave(int code) {
+  const auto give_up = std::chrono::steady_clock::now() + kLogPatience;
+  spdlog::default_logger()->flush();
+  while (spdlog::thread_pool()->queue_size() > 0 && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (spdlog::thread_pool()->queue_size() > 0) std::_Exit(code);
+  spdlog::shutdown();
+  std::exit(code);
+}
+
 sigset_t handled_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -115,9 +134,9 @@ void wait_for_signals(gradshm_server_t* server, Arguments& arguments, const std:
       log_sentence(&arguments, GRADSHM_LOG_INFO, "SIGHUP is ignored: nothing is read again; restart to change options");
       continue;
     }
-    log_sentence(&arguments, GRADSHM_LOG_INFO, number == SIGTERM ? "SIGTERM" : "SIGINT");
-    notify_systemd("STOPPING=1");
     gradshm_server_stop(server);
+    log_sentence(&arguments, GRADSHM_LOG_INFO, number == SIGTERM ? "stopping: SIGTERM" : "stopping: SIGINT");
+    notify_systemd("STOPPING=1");
   }
 }
 
@@ -137,6 +156,11 @@ int exit_code(int code) {
 int fail(Arguments& arguments, int code) {
   log_sentence(&arguments, GRADSHM_LOG_ERROR, gradshm_server_last_error());
   return exit_code(code);
+}
+
+// Whoever starts us with 0, 1 or 2 closed would have the log written into the next file we open.
+void take_standard_descriptors() {
+  for (int fd = 0; fd >= 0 && fd <= 2;) fd = open("/dev/null", O_RDWR);
 }
 
 int serve(Arguments& arguments) {
@@ -176,6 +200,9 @@ int main(int argc, char** argv) {
   // Before any thread exists, so that every thread has them blocked and the signal thread alone takes them.
   const sigset_t signals = handled_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a log reader that goes away must not take the server with it
+  std::signal(SIGXFSZ, SIG_IGN);  // the failed call says it
+  take_standard_descriptors();
   CLI::App app("The server of one gradshm instance: sums the gradients that worker processes write into shared memory.", "gradshmd");
   Arguments arguments;
   add_options(app, arguments);
@@ -185,5 +212,5 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 1;
   }
   set_up_log(arguments);
-  return serve(arguments);
+  leave(serve(arguments));
 }

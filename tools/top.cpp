@@ -29,7 +29,7 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& arguments) {
-  app.set_version_flag("--version", GRADSHM_VERSION_TEXT);
+  app.set_version_flag("--version", std::string("gradshm-top ") + GRADSHM_VERSION_TEXT);
   app.footer(kFooter);
   app.add_option("INSTANCE,--name", arguments.name, "The instance to look at");
   auto* once = app.add_flag("--once", arguments.once, "One table, then exit");

@@ -74,9 +74,11 @@ class Top {
 
 // No server answers: a dead one has left its beacon, and one that runs elsewhere says where.
 int explain_absence(const Top& top, const TopOptions& options, const core::Error& error) {
-  const auto beacon = core::read_beacon(geteuid(), options.instance);
+  auto beacon = core::read_beacon(geteuid(), options.instance);
+  if (beacon && !core::is_alive(*beacon)) return top.show(*beacon, false) == Seen::reader_left ? kOk : kDead;
+  for (const core::BeaconData& other : core::list_beacons(geteuid()))
+    if (!beacon && text_of(other.name) == options.instance && core::is_alive(other)) beacon = other;
   if (!beacon) throw error;
-  if (!core::is_alive(*beacon)) return top.show(*beacon, false) == Seen::reader_left ? kOk : kDead;
   throw core::Error(error.status(), std::string(error.what()) + "\n(pid " + std::to_string(beacon->pid) + " runs under that name, with its socket at " +
                                         core::escape(text_of(beacon->socket_path)) + ": is GRADSHM_DIR the same?)");
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include "base/text.hpp"
 #include "cli_text.hpp"
@@ -41,6 +42,18 @@ std::string group_title(const core::Layout& layout, std::size_t group) {
 
 std::size_t weight_columns(const core::Layout& layout) { return layout.groups().size() <= kWeightColumns ? layout.groups().size() : 0; }
 
+// What the event's name does not say already. One that fills its array was cut, perhaps inside a character.
+std::string event_text(const core::Event& event, std::string_view name) {
+  constexpr std::size_t kMost = sizeof event.text - 1;
+  std::string_view text(event.text, strnlen(event.text, sizeof event.text));
+  if (text == name) return "";
+  if (text.size() < kMost) return core::escape(text);
+  text = text.substr(0, kMost);
+  for (std::size_t cut = 1; cut <= 3 && !core::is_utf8(text); ++cut)
+    if (const std::string_view whole = text.substr(0, text.size() - cut); core::is_utf8(whole)) text = whole;
+  return core::escape(text) + "...";
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> header_items(const Snapshot& snapshot, const core::Layout& layout) {
@@ -50,7 +63,7 @@ std::vector<std::vector<std::string>> header_items(const Snapshot& snapshot, con
                                   "up " + ago(snapshot, snapshot.started_ns), "op " + std::string(core::op_name(snapshot.op)),
                                   "incarnation " + core::format_hex(snapshot.incarnation)};
   std::vector<std::string> rounds{"round " + std::to_string(snapshot.closed_round) + " closed",
-                                  std::to_string(snapshot.closed_round + 1) + " open" + (snapshot.opened_ns == 0 ? "" : " since " + ago(snapshot, snapshot.opened_ns)),
+                                  std::to_string(snapshot.closed_round + 1) + " open" + (snapshot.opened_ns == 0 ? "" : " for " + ago(snapshot, snapshot.opened_ns)),
                                   core::plural(snapshot.open_members, "member") + " (at most " + std::to_string(snapshot.max_workers) + ")",
                                   format_number(rates.rounds_per_second) + " rounds/s", gigabytes};
   std::vector<std::string> sizes{core::plural(layout.parameters().size(), "parameter"), core::format_bytes(snapshot.gradient_bytes) + " a slot",
@@ -95,8 +108,9 @@ std::vector<Column> event_columns() {
 }
 
 Row event_row(const Snapshot& snapshot, const core::Event& event) {
-  return {ago(snapshot, event.time_ns), std::to_string(event.round), core::to_string(static_cast<core::EventKind>(event.kind)),
-          event.rank < 0 ? "-" : std::to_string(event.rank), event.pid <= 0 ? "-" : std::to_string(event.pid), core::escape({event.text, strnlen(event.text, sizeof event.text)})};
+  const char* const name = core::to_string(static_cast<core::EventKind>(event.kind));
+  return {ago(snapshot, event.time_ns), std::to_string(event.round), name, event.rank < 0 ? "-" : std::to_string(event.rank),
+          event.pid <= 0 ? "-" : std::to_string(event.pid), event_text(event, name)};
 }
 
 }  // namespace gradshm::tools

@@ -37,9 +37,10 @@ std::string opening_sentence(const Snapshot& snapshot) {
   };
   const auto ready = static_cast<std::uint64_t>(count(MemberState::ready)), attached = static_cast<std::uint64_t>(count(MemberState::attached));
   const std::string round = "round " + std::to_string(snapshot.closed_round + 1);
-  const std::string those = core::plural(ready, "worker") + (ready == 1 ? " is ready, " : " are ready, ") + core::format_count(attached) + " not yet";
-  if (snapshot.closed_round == 0) return round + " opens with " + core::plural(snapshot.expect, "ready worker") + ": " + those;
-  return round + " has no members: " + those;
+  std::string those = ready == 0 && attached == 0 ? "no worker is attached" : core::plural(ready, "worker") + (ready == 1 ? " is ready" : " are ready");
+  if (attached > 0) those += ", " + core::format_count(attached) + (attached == 1 ? " is" : " are") + " not ready yet";
+  if (snapshot.closed_round == 0) return round + " opens with " + core::plural(snapshot.expect, "ready worker") + "; " + those;
+  return round + " has no members and waits for a ready worker; " + those;
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ std::string state_sentence(const Snapshot& snapshot) {
   const std::size_t members = members_of_open_round(snapshot);
   if (members == 0) return opening_sentence(snapshot);
   const auto late = late_members(snapshot);
-  const std::string since = snapshot.opened_ns == 0 ? "" : " since " + format_duration(elapsed_ns(snapshot.taken_ns, snapshot.opened_ns));
+  const std::string since = snapshot.opened_ns == 0 ? "" : " for " + format_duration(elapsed_ns(snapshot.taken_ns, snapshot.opened_ns));
   const std::string arrived = core::format_count(members - late.size()) + " of " + core::plural(members, "worker") + (members == 1 ? " has" : " have") + " committed; ";
   return round + " is open" + since + ": " + arrived + (late.empty() ? "summing" : name_late(snapshot, late));
 }
@@ -91,8 +92,11 @@ Rates rates_of(const Snapshot& snapshot) {
 }
 
 std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) {
-  return "DEAD, last seen " + format_duration(elapsed_ns(now_ns, beacon.progress_ns)) + " ago (pid " + std::to_string(beacon.pid) + "): round " +
-         std::to_string(beacon.closed_round) + " closed, members " + format_ranks(ranks_of(beacon.member_ranks)) + ", " +
+  const std::vector<int> ranks = ranks_of(beacon.member_ranks);
+  std::string workers = ranks.empty() ? "no workers" : core::plural(ranks.size(), "worker");
+  if (!ranks.empty()) workers += (ranks.size() == 1 ? " (rank " : " (ranks ") + format_ranks(ranks) + ")";
+  return "DEAD, last seen " + format_duration(elapsed_ns(now_ns, beacon.progress_ns)) + " ago (pid " + std::to_string(beacon.pid) + "); as of up to 1 s before: round " +
+         std::to_string(beacon.closed_round) + " closed, " + workers + ", " +
          core::plural(beacon.parameters, "parameter") + ", " + core::format_bytes(beacon.gradient_bytes) + " a slot";
 }
 

@@ -16,7 +16,7 @@ namespace gradshm::tools {
 // Somebody committed more than a second ago and others still have not, or the server is dead: worth a colour.
 [[nodiscard]] bool is_stuck(const core::Snapshot& snapshot);
 
-// "round 812 is open since 2.1 s: 3 of 4 workers have committed; waiting for worker 3 (pid 4711, last commit 2.3 s ago)"
+// "round 812 is open for 2.1 s: 3 of 4 workers have committed; waiting for worker 3 (pid 4711, last commit 2.3 s ago)"
 [[nodiscard]] std::string state_sentence(const core::Snapshot& snapshot);
 
 struct Rates {

@@ -74,10 +74,11 @@ typedef struct gradshm_handle gradshm_handle_t; /* one attached worker, or one o
 
 GRADSHM_API const char* gradshm_version(void);          /* "0.1.0" */
 GRADSHM_API const char* gradshm_strerror(int code);     /* short text of a code; never NULL */
-GRADSHM_API const char* gradshm_last_error(void);       /* sentence of this thread's last failed call; "" if none. Valid until its next call */
+GRADSHM_API const char* gradshm_last_error(void);       /* sentence of this thread's last failed call; "" if none. Valid until the next one fails */
 GRADSHM_API const char* gradshm_dtype_name(int dtype);  /* "f32", ...; "?" if unknown */
 GRADSHM_API size_t gradshm_dtype_size(int dtype);       /* bytes an element; 0 if unknown */
-GRADSHM_API uint64_t gradshm_parameter_id(const char* name); /* XXH3-64, seed 0, of the name; 0 for NULL */
+/* XXH3-64, seed 0, of the name; 0 for NULL. The id of a tied tensor is that of the bytewise smallest of its names. */
+GRADSHM_API uint64_t gradshm_parameter_id(const char* name);
 
 /* ---- Layout: what a worker registers. Not thread-safe. ---- */
 
@@ -110,6 +111,7 @@ GRADSHM_API void gradshm_layout_destroy(gradshm_layout_t* layout);
 enum {
   GRADSHM_ATTACH_PARTIAL = 1,   /* the layout may name fewer parameters; the others are absent from this worker for good */
   GRADSHM_ATTACH_NOT_READY = 2, /* do not take part until gradshm_ready */
+  GRADSHM_ATTACH_WAIT_SERVER = 8, /* if no server of that name answers, try again until the time-out instead of NO_SERVER at once */
   GRADSHM_ATTACH_NO_WAIT = 4    /* return before this worker is admitted to a round; see gradshm_wait_admitted */
 };
 
@@ -127,7 +129,7 @@ typedef struct {
  * the open round closes), unless NO_WAIT or NOT_READY is given. */
 GRADSHM_API int gradshm_attach(const char* instance, const gradshm_layout_t* layout, const gradshm_attach_options_t* options,
                                gradshm_handle_t** ret_handle);
-/* A read-only handle: reads closed rounds, never takes part. */
+/* A read-only handle: reads closed rounds, never takes part. timeout_ns 0 = 60 s. NOT_FOUND while the server has no layout yet. */
 GRADSHM_API int gradshm_observe(const char* instance, int64_t timeout_ns, gradshm_handle_t** ret_handle);
 /* Leaves if still a member, unmaps everything that this handle gave out, frees it. NULL is fine. */
 GRADSHM_API void gradshm_detach(gradshm_handle_t* handle);

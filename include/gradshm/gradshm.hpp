@@ -2,6 +2,10 @@
 // Set-up throws gradshm::Error (a std::system_error whose what() is a whole sentence); commit, poll and wait return values.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "gradshm.hpp needs C++20: compile with -std=c++20, or use the C API in gradshm.h"
+#endif
+
 #include <gradshm/gradshm.h>
 
 #include <chrono>
@@ -233,7 +237,7 @@ class Observer : public Handle {
  public:
   static Observer observe(const std::string& instance, std::optional<std::chrono::nanoseconds> timeout = std::chrono::seconds(10)) {
     gradshm_handle_t* handle = nullptr;
-    detail::check(gradshm_observe(instance.c_str(), detail::nanoseconds(timeout), &handle));
+    detail::check(gradshm_observe(instance.empty() ? nullptr : instance.c_str(), detail::nanoseconds(timeout), &handle));
     return Observer(handle);
   }
   Outcome wait(std::uint64_t round, std::optional<std::chrono::nanoseconds> timeout = std::nullopt) noexcept {
@@ -271,6 +275,7 @@ struct AttachOptions {
   int rank = GRADSHM_RANK_AUTO;
   bool partial = false;             // the layout may name fewer parameters than the instance has
   bool ready = true;                // false: take part only after ready()
+  bool wait_for_server = false;     // no server yet: try again until the time-out
   bool wait_for_admission = true;   // false: return before this worker is a member; see wait_admitted
   std::optional<std::chrono::nanoseconds> timeout = std::chrono::seconds(60);
   std::optional<std::chrono::nanoseconds> spin = std::nullopt;  // how long a wait spins; nullopt: by the number of CPUs
@@ -285,11 +290,13 @@ struct CommitOptions {
 
 class Worker : public Handle {
  public:
+  // instance "": the environment's GRADSHM_INSTANCE (gradshm run sets it), else "default".
   static Worker attach(const std::string& instance, const Layout& layout, const AttachOptions& options = {}) {
     auto raw = detail::sized<gradshm_attach_options_t>();
     raw.rank = options.rank;
     if (options.partial) raw.flags |= GRADSHM_ATTACH_PARTIAL;
     if (!options.ready) raw.flags |= GRADSHM_ATTACH_NOT_READY;
+    if (options.wait_for_server) raw.flags |= GRADSHM_ATTACH_WAIT_SERVER;
     if (!options.wait_for_admission) raw.flags |= GRADSHM_ATTACH_NO_WAIT;
     raw.timeout_ns = detail::nanoseconds(options.timeout);
     if (raw.timeout_ns == 0) raw.timeout_ns = 1;

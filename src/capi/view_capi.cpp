@@ -38,6 +38,7 @@ gradshm_parameter_t describe_parameter(const Handle& handle, std::size_t index) 
 
 [[noreturn]] void no_record(const Handle& handle, Status status, std::uint64_t round) {
   const std::uint64_t closed = handle.view().closed_round();
+  if (round == 0) throw Error(Status::invalid, "rounds are counted from 1; the newest closed one is " + format_count(closed));
   throw Error(status, status == Status::not_closed
                           ? "round " + format_count(round) + " is not closed; the newest closed one is " + format_count(closed)
                           : "the record of round " + format_count(round) + " is no longer kept: the newest " + std::to_string(kRecords) + " up to " + format_count(closed) + " are");
@@ -70,6 +71,7 @@ gradshm_result_info_t describe_result(const ResultInfo& info) {
 
 std::string result_sentence(const Handle& handle, std::size_t parameter, Status status) {
   const std::string name = "'" + escape(handle.view().layout().parameters()[parameter].name) + "'";
+  if (status == Status::daemon_lost) return "the server '" + handle.instance() + "' is gone, and parameter " + name + " has no result of a closed round";
   if (status == Status::timeout) return "parameter " + name + " changed under every try to copy it: rounds close too fast for this time-out";
   return "parameter " + name + " has no result of a closed round right now (none has closed, or the next is being summed)";
 }

@@ -17,11 +17,12 @@ AttachOptions attach_options(const gradshm_attach_options_t* given) {
   AttachOptions options;
   if (given == nullptr) return options;
   const auto raw = read_struct(given, "gradshm_attach_options_t");
-  constexpr std::uint32_t kKnown = GRADSHM_ATTACH_PARTIAL | GRADSHM_ATTACH_NOT_READY | GRADSHM_ATTACH_NO_WAIT;
+  constexpr std::uint32_t kKnown = GRADSHM_ATTACH_PARTIAL | GRADSHM_ATTACH_NOT_READY | GRADSHM_ATTACH_NO_WAIT | GRADSHM_ATTACH_WAIT_SERVER;
   if ((raw.flags & ~kKnown) != 0) throw Error(Status::invalid, "gradshm_attach_options_t.flags has bits that this version does not know");
   options.rank = raw.rank;
   options.partial = (raw.flags & GRADSHM_ATTACH_PARTIAL) != 0;
   options.ready = (raw.flags & GRADSHM_ATTACH_NOT_READY) == 0;
+  options.wait_for_server = (raw.flags & GRADSHM_ATTACH_WAIT_SERVER) != 0;
   options.wait_for_admission = (raw.flags & GRADSHM_ATTACH_NO_WAIT) == 0;
   if (raw.timeout_ns != 0) options.timeout_ns = raw.timeout_ns;
   options.spin_ns = raw.spin_ns;
@@ -47,7 +48,8 @@ std::string commit_sentence(const Handle& handle, Status status, int scope, std:
     case Status::invalid:
       if (request.round > handle.view().closed_round() + 1) return "round " + format_count(request.round) + " is not open yet; the open one is " + open;
       if (scope == GRADSHM_PARAMETER && !handle.committer()->names(index)) return "parameter " + std::to_string(index) + " is not one that this partial worker registered";
-      return "weight " + std::to_string(request.weight) + " is refused: it must be finite and > 0 (or 0 for the group's), and the same in all commits of a group and round";
+      if (request.weight > 0 && std::isfinite(request.weight)) return "weight " + std::to_string(request.weight) + " is refused: the first commit of this group in round " + open + " gave another one, and a group has one weight a round";
+      return "weight " + std::to_string(request.weight) + " is refused: a weight is finite and > 0, or 0 for what the group's first commit of the round said";
     default: return status_text(static_cast<int>(status));
   }
 }
@@ -90,7 +92,10 @@ std::string wait_sentence(const Handle& handle, Status status, std::uint64_t rou
     }
     case Status::evicted: return "worker " + std::to_string(handle.rank()) + " of '" + handle.instance() + "' is no longer a member (it left or was evicted): attach again";
     case Status::daemon_lost: return "the server '" + handle.instance() + "' (pid " + std::to_string(handle.daemon_pid()) + ") is gone; " + which + " was not closed";
-    case Status::not_committed: return "this worker has committed nothing to " + which + ", so a wait would not end: commit first (or abstain)";
+    case Status::not_committed:
+      if (!handle.is_worker()) return "an observer commits to no round, so round 0 means nothing to it: name the round";
+      if (round == 0) return "this worker has committed to no round yet: commit first (or abstain)";
+      return "this worker has committed nothing to " + which + ", so a wait would not end: commit first (or abstain)";
     case Status::empty: return which + " closed empty: everybody abstained";
     default: return status_text(static_cast<int>(status));
   }
@@ -110,7 +115,7 @@ int gradshm_attach(const char* instance, const gradshm_layout_t* layout, const g
 int gradshm_observe(const char* instance, int64_t timeout_ns, gradshm_handle_t** ret_handle) {
   return guard([&] {
     require(ret_handle, "ret_handle");
-    *ret_handle = new gradshm_handle{Handle::observe(resolve_instance_name(instance), Deadline::after(timeout_ns))};
+    *ret_handle = new gradshm_handle{Handle::observe(resolve_instance_name(instance), Deadline::after(timeout_ns == 0 ? AttachOptions().timeout_ns : timeout_ns))};
   });
 }
 

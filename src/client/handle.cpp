@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "base/text.hpp"
 #include "client/fork_guard.hpp"
@@ -20,6 +21,7 @@ namespace {
 constexpr std::int64_t kCommandTimeoutNs = 10'000'000'000;
 constexpr std::int64_t kPollCheckNs = 50'000'000;
 constexpr std::int64_t kDefaultSpinNs = 20'000;
+constexpr long kServerPollNs = 10'000'000;
 
 MemFd duplicate(UniqueFd& fd) { return MemFd(std::move(fd)); }
 
@@ -48,6 +50,18 @@ std::int64_t chosen_spin(std::int64_t asked, unsigned workers) {
   cpu_set_t cpus;
   const unsigned available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<unsigned>(CPU_COUNT(&cpus)) : 1;
   return workers < available ? kDefaultSpinNs : 0;
+}
+
+Connection connect_patiently(const std::string& instance, const Deadline& deadline, bool wait_for_server) {
+  while (true) {
+    try {
+      return connect_to(instance, deadline);
+    } catch (const Error& error) {
+      if (!wait_for_server || error.status() != Status::no_server || deadline.passed()) throw;
+    }
+    const timespec pause{0, kServerPollNs};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 // Runs `set_up`, and puts what was tried in front of what went wrong.
@@ -80,9 +94,9 @@ void Handle::close_descriptors_in_child() noexcept {
 std::unique_ptr<Handle> Handle::attach(const std::string& instance, const Manifest& manifest, const AttachOptions& options) {
   return with_context("cannot attach to '" + instance + "'", [&] {
     const Deadline deadline = Deadline::after(options.timeout_ns);
-    std::unique_ptr<Handle> handle(new Handle(instance, connect_to(instance, deadline)));
+    std::unique_ptr<Handle> handle(new Handle(instance, connect_patiently(instance, deadline, options.wait_for_server)));
     handle->join(manifest, options, deadline);
-    handle->take_slot(manifest, options);
+    handle->take_slot(manifest, options, deadline);
     if (options.ready && options.wait_for_admission) handle->wait_admitted(deadline);
     return handle;
   });
@@ -127,7 +141,7 @@ void Handle::join(const Manifest& manifest, const AttachOptions& options, const 
 }
 
 // The worker takes the pages, so that they are charged to its cgroup and lie on its NUMA node.
-void Handle::take_slot(const Manifest& manifest, const AttachOptions& options) {
+void Handle::take_slot(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline) {
   const Layout& layout = view_->layout();
   Worker& worker = *worker_;
   require_space(worker.shape.total, worker.shape.total, "a worker's slot");
@@ -145,21 +159,31 @@ void Handle::take_slot(const Manifest& manifest, const AttachOptions& options) {
     for (const Parameter& parameter : manifest.parameters()) named[layout.manifest().find(parameter.id)] = true;
   }
   worker.committer.emplace(layout, worker.shape, worker.slot.data(), std::move(named), words_);
-  command(CommandKind::allocated, options.ready ? 1u : 0u);
+  send_command(CommandKind::allocated, options.ready ? 1u : 0u, deadline);
 }
 
 std::byte* Handle::slot(std::size_t parameter) const noexcept {
   return worker_->slot.data() + worker_->shape.gradients + view_->layout().placements()[parameter].offset;
 }
 
-void Handle::command(CommandKind kind, std::uint32_t value) {
+// Answers carry the command's number: one that comes late, after its command has timed out, is not taken for the next one's.
+void Handle::send_command(CommandKind kind, std::uint32_t value, const Deadline& deadline) {
   const std::lock_guard lock(command_);
   if (words_.membership() == Status::evicted)
     throw Error(Status::evicted, "worker " + std::to_string(rank()) + " of '" + instance_ + "' is no longer a member (it left or was evicted): attach again");
   Command request;
+  request.header.reserved = ++commands_;
   request.kind = static_cast<std::uint32_t>(kind), request.value = value;
-  static_cast<void>(ask<Ack>(connection_, request, {}, Deadline::after(kCommandTimeoutNs), 0));
-  if (kind == CommandKind::pause) worker_->committer->forget_weights();
+  send_request(connection_, request, {});
+  Packet packet;
+  do packet = await_packet(connection_.socket.get(), deadline);
+  while (sequence_of(packet) != commands_);
+  static_cast<void>(parse<Ack>(packet));
+}
+
+void Handle::command(CommandKind kind) {
+  send_command(kind, 0, Deadline::after(kCommandTimeoutNs));
+  if (kind == CommandKind::pause) worker_->committer->withdraw();
 }
 
 std::uint64_t Handle::wait_admitted(const Deadline& deadline) {
@@ -206,7 +230,13 @@ Status Handle::wait(std::uint64_t round, const Deadline& deadline) noexcept {
 }
 
 Status Handle::read(std::size_t parameter, void* data, const Deadline& deadline, ResultInfo& ret_info) noexcept {
-  const Status status = view_->read(parameter, data, deadline, ret_info);
+  Status status = Status::not_closed;
+  while (true) {
+    const std::int64_t slice_ns = std::min(deadline.remaining_ns(), kPollCheckNs);
+    status = view_->read(parameter, data, Deadline::after(slice_ns), ret_info);
+    if ((status != Status::not_closed && status != Status::timeout) || deadline.passed()) break;
+    if (!words_.daemon_lives()) return Status::daemon_lost;
+  }
   const std::uint64_t bytes = view_->layout().placements()[parameter].bytes;
   if (status == Status::ok) bytes_copied_.fetch_add(bytes, std::memory_order_relaxed);  // order: relaxed, a statistic
   return status;

@@ -19,7 +19,7 @@ inline constexpr int kRankAuto = GRADSHM_RANK_AUTO, kRankAny = GRADSHM_RANK_ANY;
 
 struct AttachOptions {
   int rank = kRankAuto;
-  bool partial = false, ready = true, wait_for_admission = true;
+  bool partial = false, ready = true, wait_for_server = false, wait_for_admission = true;
   std::int64_t timeout_ns = 60'000'000'000;
   std::int64_t spin_ns = 0;  // 0 = by the number of CPUs, negative = never
   std::string label;         // empty = the program's name
@@ -46,7 +46,7 @@ class Handle {
   [[nodiscard]] std::byte* slot(std::size_t parameter) const noexcept;
 
   // ready, pause, resume, leave: throw Error.
-  void command(CommandKind kind, std::uint32_t value = 0);
+  void command(CommandKind kind);
   // Throws Error(timeout | evicted | daemon_lost).
   std::uint64_t wait_admitted(const Deadline& deadline);
 
@@ -68,7 +68,8 @@ class Handle {
   };
   Handle(std::string instance, Connection connection);
   void join(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline);
-  void take_slot(const Manifest& manifest, const AttachOptions& options);
+  void take_slot(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline);
+  void send_command(CommandKind kind, std::uint32_t value, const Deadline& deadline);
   Status check_waitable(std::uint64_t& round) const noexcept;
   Status outcome(Status status, std::uint64_t round) const noexcept;
 
@@ -78,6 +79,7 @@ class Handle {
   std::unique_ptr<Worker> worker_;
   WorkerWords words_;
   std::mutex command_;  // one request at a time on the socket
+  std::uint32_t commands_ = 0;
   std::atomic<std::uint64_t> bytes_copied_{0};
   std::atomic<std::int64_t> polled_ns_{0};
   unsigned fork_epoch_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <ctime>
 
 #include "protocol/atomics.hpp"
 #include "protocol/seqlock.hpp"
@@ -11,7 +12,8 @@ namespace gradshm::core {
 namespace {
 
 constexpr std::uint64_t kMaxSharedLayoutBytes = std::uint64_t{1} << 30;
-constexpr int kTries = 1000;
+constexpr int kTries = 1000, kQuickTries = 100;
+constexpr long kReadPauseNs = 100'000;
 
 void copy_out(void* to, const std::byte* from, std::size_t bytes) noexcept {
 #if defined(__SANITIZE_THREAD__)
@@ -102,10 +104,14 @@ Status InstanceView::try_read(std::size_t parameter, void* data, ResultInfo& ret
 Status InstanceView::result_info(std::size_t parameter, ResultInfo& ret_info) const noexcept { return try_read(parameter, nullptr, ret_info); }
 
 Status InstanceView::read(std::size_t parameter, void* data, const Deadline& deadline, ResultInfo& ret_info) const noexcept {
+  int tries = 0;
   while (true) {
     if (const Status status = try_read(parameter, data, ret_info); status != Status::not_closed) return status;
     if (deadline.passed()) return closed_round() == 0 ? Status::not_closed : Status::timeout;
-    cpu_relax();
+    // A sum of the bucket takes microseconds to milliseconds; the wait for the rest of its round may take much longer.
+    const timespec pause{0, ++tries < kQuickTries ? 0 : kReadPauseNs};
+    if (pause.tv_nsec == 0) cpu_relax();
+    else nanosleep(&pause, nullptr);
   }
 }
 

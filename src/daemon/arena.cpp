@@ -57,7 +57,11 @@ void check_options(const ServerOptions& options) {
   any.name = "any";
   Manifest probe;
   probe.add(any);
-  static_cast<void>(Layout(std::move(probe), options.layout));  // group prefixes: now, not when the first worker comes
+  try {
+    static_cast<void>(Layout(std::move(probe), options.layout));
+  } catch (const Error& error) {
+    throw Error(Status::invalid, error.what());  // group prefixes: now, not when the first worker comes
+  }
   if (options.op > Op::weighted_mean) throw Error(Status::invalid, "op takes sum, mean or weighted-mean");
 }
 

@@ -94,7 +94,9 @@ void Server::answer(Session& session, const Packet& packet) {
     const std::string what = "refused pid " + std::to_string(session.pid) + ": " + error.what();
     if (packet.type == MessageType::observe) options_.log(LogLevel::debug, what);
     else note(LogLevel::warning, EventKind::refused, session.member.get(), what);
-    if (!send_message(session.socket.get(), error_reply(error.status(), error.what())))
+    ErrorReply reply = error_reply(error.status(), error.what());
+    reply.header.reserved = sequence_of(packet);
+    if (!send_message(session.socket.get(), reply))
       throw Error(Status::corrupt, "it does not read its answers");
   } catch (const std::bad_alloc&) {
     [[maybe_unused]] const bool sent = send_message(session.socket.get(), error_reply(Status::no_space, "the server is out of memory for this request"));
@@ -128,6 +130,12 @@ void Server::observe(Session& session, const Packet& packet) {
   reply.incarnation = incarnation_;
   const std::array<int, 3> fds{arena_->control.file.fd(), arena_->layout_file.fd(), arena_->result.file.fd()};
   if (!send_message(session.socket.get(), reply, fds)) throw Error(Status::corrupt, "it does not read its answers");
+}
+
+void Server::drop_arena() noexcept {
+  if (publisher_) publisher_->state(ServerState::stopped);  // an observer may have it mapped already
+  rounds_.reset(), publisher_.reset(), arena_.reset();
+  beacon_data_.parameters = beacon_data_.gradient_bytes = 0;
 }
 
 void Server::make_arena(Manifest manifest) {
@@ -198,8 +206,19 @@ void Server::join(Session& session, const Packet& packet) {
   const auto message = parse<Join>(packet, 1);
   if (!session.greeted || session.member) throw Error(Status::corrupt, "a join before the hello, or a second one");
   if (draining_) throw Error(Status::no_server, "instance '" + options_.name + "' is stopping and takes no more workers");
+  const bool brings_layout = !arena_;
+  try {
+    admit(session, packet, message);
+  } catch (...) {
+    // A worker that is refused must not have brought the layout.
+    if (brings_layout) drop_arena();
+    throw;
+  }
+}
+
+void Server::admit(Session& session, const Packet& packet, const Join& message) {
   auto member = std::make_shared<Member>();
-  member->rank = choose_rank(message.rank);  // first: a worker that is refused must not have brought the layout
+  member->rank = choose_rank(message.rank);
   admit_manifest(packet, message.partial != 0, *member);
   member->generation = next_generation_++;
   member->pid = session.pid, member->uid = session.uid, member->label = label_of(message.label);
@@ -214,10 +233,14 @@ void Server::join(Session& session, const Packet& packet) {
 
 void Server::register_member(Session& session, const MemberPtr& member) {
   watch(member->doorbell.get(), Source::doorbell, session.id, EPOLLIN | EPOLLET);
+  publisher_->member(*member);  // before the answer: the worker looks at its word as soon as it has it
+  if (!send_join_ok(session, *member, member->slot_file)) {
+    unwatch(member->doorbell);
+    publisher_->free_entry(member->rank, member->generation);
+    throw Error(Status::corrupt, "it does not read its answers");
+  }
   session.member = member;
   members_[member->rank] = member;
-  publisher_->member(*member);
-  if (!send_join_ok(session, *member, member->slot_file)) throw Error(Status::corrupt, "it does not read its answers");
   note(LogLevel::info, EventKind::joined, member.get(), member->partial ? "joined with a part of the layout" : "joined");
   refresh(true);
 }
@@ -258,7 +281,9 @@ void Server::command(Session& session, const Packet& packet) {
     case CommandKind::leave: forget_member(member, EventKind::left, "left"), session.member = nullptr; break;
     default: throw Error(Status::corrupt, "an unknown command");
   }
-  if (!send_message(session.socket.get(), Ack{})) throw Error(Status::corrupt, "it does not read its answers");
+  Ack ack;
+  ack.header.reserved = sequence_of(packet);
+  if (!send_message(session.socket.get(), ack)) throw Error(Status::corrupt, "it does not read its answers");
 }
 
 void Server::forget_member(const MemberPtr& member, EventKind how, const std::string& why) {

@@ -166,8 +166,14 @@ std::vector<double> Rounds::group_weights() const {
 
 void Rounds::close() {
   const std::uint64_t round = open_round();
-  publisher_.record(make_record(), group_weights());
-  std::vector<MemberPtr> members = members_in_order();
+  // Everything that takes memory comes before anything changes.
+  const RoundRecord record = make_record();
+  const std::vector<double> weights = group_weights();
+  const std::vector<MemberPtr> members = members_in_order();
+  std::vector<MemberPtr> sleepers = ready_;  // newcomers sleep too, until they are admitted
+  sleepers.insert(sleepers.end(), members.begin(), members.end());
+  ready_.reserve(ready_.size() + members.size());
+  publisher_.record(record, weights);
   machine_.close();
   taking_part_.fill(nullptr);
   publisher_.close(round);
@@ -175,9 +181,8 @@ void Rounds::close() {
     if (member->state == MemberState::member) ready_.push_back(member);
     if (member->state == MemberState::gone) publisher_.free_entry(member->rank, member->generation);
   }
-  members = ready_;  // newcomers sleep too, until they are admitted
   open();
-  publisher_.wake(members);
+  publisher_.wake(sleepers);
 }
 
 // Admits all that are ready. Only between rounds, or while the open round has no members.

@@ -20,7 +20,7 @@
 namespace gradshm::core {
 namespace {
 
-constexpr std::int64_t kRefreshNs = 1'000'000'000;
+constexpr std::int64_t kRefreshNs = 1'000'000'000, kBusyRefreshNs = 100'000'000;
 constexpr int kSpinsPerLook = 64;
 
 std::uint64_t random_word() {
@@ -70,7 +70,7 @@ Server::Server(ServerOptions options)
     watch(listener_.get(), Source::listener, 0, EPOLLIN);
     watch(stop_event_.get(), Source::stop, 0, EPOLLIN);
   } catch (...) {
-    directory_.remove();
+    if (beacon_) beacon_->remove();
     throw;
   }
 }
@@ -78,7 +78,6 @@ Server::Server(ServerOptions options)
 Server::~Server() {
   if (publisher_) publisher_->state(ServerState::stopped), publisher_->wake();
   beacon_->remove();
-  directory_.remove();
 }
 
 void Server::watch(int fd, Source source, std::uint64_t id, std::uint32_t events) {
@@ -98,7 +97,20 @@ void Server::run() {
   while (!stopped_) {
     if (!look_for_work()) sleep();
     refresh(false);
-    if (draining_ && drained()) stopped_ = true;
+    if (!draining_) continue;
+    while (turn()) {}  // commits that came together with the stop count
+    if (drained()) stopped_ = true;
+  }
+}
+
+// Out of memory in the middle of a round is no end: nothing was marked done, so the next turn does it again.
+bool Server::turn() {
+  try {
+    return rounds_ && rounds_->turn();
+  } catch (const std::bad_alloc&) {
+    const std::int64_t now = now_ns();
+    if (now - complained_ns_ > kRefreshNs) complained_ns_ = now, options_.log(LogLevel::error, "out of memory in round " + format_count(rounds_->open_round()) + ": trying again");
+    return false;
   }
 }
 
@@ -186,10 +198,11 @@ bool Server::drained() const {
   return now_ns() >= drain_until_ns_;
 }
 
-// The beacon and the heartbeat: at once on membership changes, else once a second.
+// The beacon and the heartbeat: at once on membership changes, else once a second, ten times while rounds close.
 void Server::refresh(bool now) {
   const std::int64_t time = now_ns();
-  if (!now && time - refreshed_ns_ < kRefreshNs) return;
+  const bool moved = rounds_ && rounds_->closed_round() != beacon_data_.closed_round;
+  if (!now && time - refreshed_ns_ < (moved ? kBusyRefreshNs : kRefreshNs)) return;
   refreshed_ns_ = time;
   beacon_data_.progress_ns = static_cast<std::uint64_t>(time);
   beacon_data_.members = 0;
@@ -197,7 +210,7 @@ void Server::refresh(bool now) {
   for (const MemberPtr& member : members_)
     if (member) ++beacon_data_.members, beacon_data_.member_ranks[member->rank / 64] |= std::uint64_t{1} << (member->rank % 64);
   if (rounds_) beacon_data_.closed_round = rounds_->closed_round();
-  beacon_->update(beacon_data_);
+  static_cast<void>(beacon_->update(beacon_data_));  // a failed write leaves an older beacon, which readers see by its age
   if (publisher_) publisher_->progress(static_cast<std::uint64_t>(time));
 }
 

@@ -35,7 +35,7 @@ class Server {
   void unwatch(const UniqueFd& fd) noexcept;
   void dispatch(int timeout_ms);
   void handle(Source source, std::uint64_t id);
-  bool turn() { return rounds_ && rounds_->turn(); }
+  bool turn();
   bool look_for_work();
   void sleep();
   [[nodiscard]] bool drained() const;
@@ -48,6 +48,7 @@ class Server {
   void answer(Session& session, const Packet& packet);
   void hello(Session& session, const Packet& packet);
   void join(Session& session, const Packet& packet);
+  void admit(Session& session, const Packet& packet, const Join& message);
   void observe(Session& session, const Packet& packet);
   void command(Session& session, const Packet& packet);
   void allocated(Session& session, bool ready);
@@ -55,6 +56,7 @@ class Server {
   void forget_member(const MemberPtr& member, EventKind how, const std::string& why);
 
   void make_arena(Manifest manifest);
+  void drop_arena() noexcept;
   void admit_manifest(const Packet& packet, bool partial, Member& member);
   [[nodiscard]] unsigned choose_rank(int wanted);
   void drop_if_ended(unsigned rank);
@@ -74,7 +76,7 @@ class Server {
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::array<MemberPtr, kMaxWorkers> members_;  // attached now, by rank
   std::uint64_t next_id_ = 1, next_generation_ = 1;
-  std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0;
+  std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0, complained_ns_ = 0;
   bool draining_ = false, stopped_ = false;
 };
 

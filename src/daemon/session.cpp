@@ -28,6 +28,7 @@ void identify_peer(Session& session) {
 
 void check_pidfd(const UniqueFd& fd, int pid) {
   std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd.get()));
+  if (!info) throw Error(Status::system, "the server cannot read /proc/self/fdinfo: mount /proc, or raise its limit of open files (ulimit -n)");
   int said = 0;
   bool is_pidfd = false;
   for (std::string key, rest; info >> key; std::getline(info, rest))

@@ -15,6 +15,7 @@
 
 #include "base/status.hpp"
 #include "base/text.hpp"
+#include "memory/rundir.hpp"
 
 namespace gradshm::core {
 namespace bip = boost::interprocess;
@@ -45,9 +46,24 @@ std::optional<BeaconData> read_path(const std::string& path) {
 
 }  // namespace
 
-std::string beacon_name(uid_t uid, const std::string& instance) { return "gradshm." + std::to_string(uid) + "." + instance; }
+namespace {
+std::string prefix_of(uid_t uid) { return "gradshm." + std::to_string(uid) + "."; }
 
-Beacon::Beacon(const std::string& instance, BeaconData data) : path_(kDirectory + beacon_name(geteuid(), instance)) {
+// `directory`: the run directory, that is the socket's path without /<name>/sock.
+std::string name_in(const std::string& directory, uid_t uid, const std::string& instance) {
+  return prefix_of(uid) + instance + "@" + format_hex(checksum_of(directory.data(), directory.size())).substr(8);
+}
+
+std::string file_of(const BeaconData& data) {
+  const std::string socket(data.socket_path), tail = std::string("/") + data.name + "/sock";
+  return name_in(socket.ends_with(tail) ? socket.substr(0, socket.size() - tail.size()) : socket, data.uid, data.name);
+}
+}  // namespace
+
+std::string beacon_name(uid_t uid, const std::string& instance) { return name_in(run_directory(), uid, instance); }
+
+Beacon::Beacon(const std::string& instance, BeaconData data)
+    : path_(kDirectory + beacon_name(geteuid(), instance)), incarnation_(data.incarnation) {
   const std::string temporary = "new-" + beacon_name(geteuid(), instance);  // a name that list_beacons passes over
   try {
     bip::shared_memory_object::remove(temporary.c_str());
@@ -55,26 +71,41 @@ Beacon::Beacon(const std::string& instance, BeaconData data) : path_(kDirectory 
     object.truncate(sizeof(BeaconData));
     fd_.reset(fcntl(object.get_mapping_handle().handle, F_DUPFD_CLOEXEC, 0));
   } catch (const bip::interprocess_exception& error) {
+    bip::shared_memory_object::remove(temporary.c_str());
     throw system_error("cannot create the beacon " + std::string(kDirectory) + temporary, error.get_native_error());
   }
-  if (!fd_) throw system_error("dup of the beacon", errno);
-  update(data);
-  if (rename((kDirectory + temporary).c_str(), path_.c_str()) != 0) throw system_error("rename to " + path_, errno);
+  if (!fd_) {
+    const int error_number = errno;
+    bip::shared_memory_object::remove(temporary.c_str());
+    throw system_error("dup of the beacon", error_number);
+  }
+  const bool made = update(data) && rename((kDirectory + temporary).c_str(), path_.c_str()) == 0;
+  if (made) return;
+  const int error_number = errno;
+  bip::shared_memory_object::remove(temporary.c_str());
+  throw system_error("cannot write the beacon " + path_, error_number);
 }
 
 Beacon::~Beacon() = default;
 
-void Beacon::update(BeaconData data) noexcept {
+bool Beacon::update(BeaconData data) noexcept {
   data.sequence = ++sequence_;
   data.object.magic = static_cast<std::uint64_t>(ObjectKind::beacon);
   data.object.abi_major = kAbiMajor, data.object.abi_minor = kAbiMinor, data.object.abi_hash = abi_hash();
   data.object.total_bytes = sizeof(BeaconData);
   finish_header(data);
-  // A failed write leaves an older beacon, which readers see by its age.
-  [[maybe_unused]] const ssize_t written = pwrite(fd_.get(), &data, sizeof data, 0);
+  return pwrite(fd_.get(), &data, sizeof data, 0) == static_cast<ssize_t>(sizeof data);
 }
 
-void Beacon::remove() noexcept { unlink(path_.c_str()); }
+void Beacon::remove() noexcept {
+  if (const auto there = read_path(path_); there && there->incarnation == incarnation_) unlink(path_.c_str());
+}
+
+bool remove_beacon(const BeaconData& beacon) noexcept {
+  const std::string path = kDirectory + file_of(beacon);
+  const auto there = read_path(path);
+  return there && there->incarnation == beacon.incarnation && unlink(path.c_str()) == 0;
+}
 
 std::optional<BeaconData> read_beacon(uid_t uid, const std::string& instance) {
   return read_path(kDirectory + beacon_name(uid, instance));
@@ -83,11 +114,11 @@ std::optional<BeaconData> read_beacon(uid_t uid, const std::string& instance) {
 std::vector<BeaconData> list_beacons(uid_t uid) {
   std::vector<BeaconData> found;
   std::error_code error;
-  const std::string prefix = beacon_name(uid, "");
+  const std::string prefix = prefix_of(uid);
   for (const auto& entry : std::filesystem::directory_iterator(kDirectory, error)) {
     const std::string file = entry.path().filename().string();
     if (!file.starts_with(prefix)) continue;
-    if (auto data = read_path(entry.path().string()); data && file == prefix + data->name) found.push_back(*data);
+    if (auto data = read_path(entry.path().string()); data && file == file_of(*data)) found.push_back(*data);
   }
   std::sort(found.begin(), found.end(), [](const BeaconData& a, const BeaconData& b) { return std::strcmp(a.name, b.name) < 0; });
   return found;

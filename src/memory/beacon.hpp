@@ -1,4 +1,4 @@
-// The beacon: the one named object of an instance, /dev/shm/gradshm.<uid>.<name>, for discovery and for reading the state of a dead
+// The beacon: the one named object of an instance, /dev/shm/gradshm.<uid>.<name>@<hash of the run directory>, for discovery and for reading the state of a dead
 // server. Created complete (temporary name, filled, renamed), written with pwrite, read with pread, never mapped.
 #pragma once
 
@@ -31,6 +31,7 @@ struct BeaconData {
   char socket_path[112] = {};
 };
 
+// Depends on the run directory: two servers of one name in two directories have two beacons.
 [[nodiscard]] std::string beacon_name(uid_t uid, const std::string& instance);
 
 class Beacon {
@@ -40,18 +41,21 @@ class Beacon {
   ~Beacon();  // keeps the object: see remove
   Beacon(const Beacon&) = delete;
   Beacon& operator=(const Beacon&) = delete;
-  void update(BeaconData data) noexcept;  // one pwrite
-  void remove() noexcept;
+  bool update(BeaconData data) noexcept;  // one pwrite; false if it failed
+  void remove() noexcept;  // unless it is another server's by now
 
  private:
   std::string path_;
   UniqueFd fd_;
   std::uint64_t sequence_ = 0;
+  std::uint64_t incarnation_ = 0;
 };
 
 // nullopt: there is none, or it is damaged or of another version.
 [[nodiscard]] std::optional<BeaconData> read_beacon(uid_t uid, const std::string& instance);
-[[nodiscard]] std::vector<BeaconData> list_beacons(uid_t uid);  // by name
+[[nodiscard]] std::vector<BeaconData> list_beacons(uid_t uid);  // by name; of all run directories
+// Unlinks the beacon if it still is that of the same incarnation. False if not.
+bool remove_beacon(const BeaconData& beacon) noexcept;
 [[nodiscard]] bool is_alive(const BeaconData& beacon);          // the process that wrote it still runs
 [[nodiscard]] std::uint64_t pid_start_time(pid_t pid);          // 0: no such process
 

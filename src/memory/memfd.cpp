@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -26,6 +27,11 @@ MemFd MemFd::create(const std::string& name, std::uint64_t bytes) {
   UniqueFd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw system_error("memfd_create of '" + name + "'", errno);
   if (fchmod(fd.get(), 0600) != 0) throw system_error("fchmod of '" + name + "'", errno);
+  // ftruncate beyond the limit would end the process with SIGXFSZ.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+    throw Error(Status::no_space, "cannot make '" + name + "' " + format_count(bytes) + " bytes long: RLIMIT_FSIZE allows " + format_count(limit.rlim_cur) +
+                                      ", raise it (ulimit -f)");
   if (bytes > INT64_MAX || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     throw Error(Status::no_space, "cannot make '" + name + "' " + format_count(bytes) + " bytes long: " +
                                       (errno == EFBIG ? "above RLIMIT_FSIZE or the file system's limit" : "ftruncate failed"));

@@ -28,7 +28,8 @@ void make_private_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw system_error("cannot make the directory " + path, errno);
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) throw system_error("cannot look at " + path, errno);
-  if (!S_ISDIR(info.st_mode)) throw Error(Status::permission, path + " is no directory: remove it, or set GRADSHM_DIR to another place");
+  if (!S_ISDIR(info.st_mode))
+    throw Error(Status::permission, path + (S_ISLNK(info.st_mode) ? " is a symbolic link" : " is no directory") + ": set GRADSHM_DIR to a directory of your own");
   if (info.st_uid != geteuid())
     throw Error(Status::permission, path + " belongs to uid " + std::to_string(info.st_uid) + ", not to you (uid " +
                                         std::to_string(geteuid()) + "): set GRADSHM_DIR to a directory of your own");
@@ -89,6 +90,17 @@ std::string socket_path(const std::string& instance) {
 InstanceDirectory::InstanceDirectory(const std::string& instance) : path_(run_directory() + "/" + instance) {
   check_instance_name(instance);
   [[maybe_unused]] const std::string checked = socket_path(instance);
+  try {
+    take_lock(instance);
+  } catch (...) {
+    // Only what is empty goes: another server's directory has its lock in it.
+    if (lock_) unlink((path_ + "/lock").c_str());
+    rmdir(path_.c_str());
+    throw;
+  }
+}
+
+void InstanceDirectory::take_lock(const std::string& instance) {
   for (int attempt = 0; attempt < 16 && !lock_; ++attempt) {
     make_private_directory(run_directory());
     make_private_directory(path_);
@@ -99,7 +111,7 @@ InstanceDirectory::InstanceDirectory(const std::string& instance) : path_(run_di
   if (ftruncate(lock_.get(), 0) != 0 || pwrite(lock_.get(), pid.data(), pid.size(), 0) < 0) throw system_error("cannot write " + path_ + "/lock", errno);
 }
 
-void InstanceDirectory::remove() noexcept {
+InstanceDirectory::~InstanceDirectory() {
   unlink((path_ + "/sock").c_str());
   unlink((path_ + "/lock").c_str());
   rmdir(path_.c_str());

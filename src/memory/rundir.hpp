@@ -21,10 +21,13 @@ class InstanceDirectory {
  public:
   // Throws Error(already_running) naming the pid of the other server, permission or system.
   explicit InstanceDirectory(const std::string& instance);
+  ~InstanceDirectory();  // removes socket, lock and directory
+  InstanceDirectory(const InstanceDirectory&) = delete;
+  InstanceDirectory& operator=(const InstanceDirectory&) = delete;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  void remove() noexcept;  // socket, lock, directory
 
  private:
+  void take_lock(const std::string& instance);
   std::string path_;
   UniqueFd lock_;
 };

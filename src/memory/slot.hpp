@@ -24,7 +24,7 @@ enum class PresenceKind : std::uint64_t { none = 1, all = 2, bits = 3 };
 
 // One a bucket; the presence bits, one a parameter of the bucket, lie right behind it.
 struct CommitBlock {
-  std::uint64_t committed = 0;    // newest committed round; stored last
+  std::uint64_t committed = 0;    // newest committed round; stored last; grows, but for a pause, which takes back the open round's
   std::uint64_t weight_bits = 0;  // f64
   std::uint64_t presence = 0;     // PresenceKind
 };

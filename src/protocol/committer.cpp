@@ -63,9 +63,16 @@ Status Committer::fix_weight(std::size_t group, std::uint64_t round, double aske
   return asked == 0 || fixed == wanted ? Status::ok : Status::invalid;
 }
 
-void Committer::forget_weights() noexcept {
+void Committer::withdraw() noexcept {
+  const std::uint64_t closed = words_.closed_round();
+  // order: relaxed (all). The server does not look at a paused worker's words; resuming goes over the socket, which orders it.
+  for (std::size_t bucket = 0; bucket < own_parameters_.size(); ++bucket) {
+    if (load_relaxed(block(bucket).committed) > closed) store_relaxed(block(bucket).committed, closed);
+    mark_counts_[bucket].store(0, std::memory_order_relaxed);  // order: as above
+  }
+  for (std::size_t parameter = 0; parameter < layout_.parameters().size(); ++parameter) marked_[parameter].store(0, std::memory_order_relaxed);
   for (std::size_t group = 0; group < layout_.groups().size(); ++group)
-    for (auto& bits : weights_[group].bits) bits.store(0, std::memory_order_relaxed);  // order: relaxed, as in fix_weight
+    for (auto& bits : weights_[group].bits) bits.store(0, std::memory_order_relaxed);  // order: as above
 }
 
 // The bits of the bucket's marked parameters. Returns how the block should say it.

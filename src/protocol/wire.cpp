@@ -85,6 +85,12 @@ bool send_packet(int socket, const void* message, std::size_t bytes, std::span<c
   return sent == static_cast<ssize_t>(bytes);
 }
 
+std::uint32_t sequence_of(const Packet& packet) noexcept {
+  MessageHeader header;
+  std::memcpy(&header, packet.bytes.data(), sizeof header);  // receive_packet has seen that it is there
+  return header.reserved;
+}
+
 Packet await_packet(int socket, const Deadline& deadline) {
   while (true) {
     Packet packet;

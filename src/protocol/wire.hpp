@@ -43,7 +43,7 @@ struct MessageHeader {
   std::uint16_t version = kWireVersion;
   std::uint16_t type = 0;
   std::uint32_t length = 0;  // of the whole message
-  std::uint32_t reserved = 0;
+  std::uint32_t reserved = 0;  // of a Command: its number, which the Ack or ErrorReply repeats
 };
 
 struct Hello {
@@ -124,6 +124,8 @@ enum class Received { packet, would_block, end_of_file };
 [[nodiscard]] Received receive_packet(int socket, Packet& ret_packet);
 // False: the peer's buffer is full or it has gone. Never raises SIGPIPE.
 [[nodiscard]] bool send_packet(int socket, const void* message, std::size_t bytes, std::span<const int> fds) noexcept;
+// The number in a received packet's header.
+[[nodiscard]] std::uint32_t sequence_of(const Packet& packet) noexcept;
 // Client side: waits for the next packet. Throws Error(timeout | daemon_lost).
 [[nodiscard]] Packet await_packet(int socket, const Deadline& deadline);
 

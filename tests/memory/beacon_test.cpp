@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string>
 
+#include "memory/rundir.hpp"
+
 using namespace gradshm::core;
 
 namespace {
@@ -17,7 +19,9 @@ const std::string kName = "beacon-test-" + std::to_string(getpid());
 BeaconData data_named(const std::string& name) {
   BeaconData data;
   data.pid = getpid(), data.pid_start = pid_start_time(getpid());
+  data.uid = geteuid();
   std::strncpy(data.name, name.c_str(), sizeof data.name - 1);
+  std::strncpy(data.socket_path, socket_path(name).c_str(), sizeof data.socket_path - 1);
   return data;
 }
 
@@ -49,6 +53,28 @@ TEST_CASE("a new server's beacon replaces what a killed one left, also a half-ma
   CHECK(read_beacon(getuid(), kName)->incarnation == 2);
   second.remove();
   CHECK(access(("/dev/shm/new-" + beacon_name(getuid(), kName)).c_str(), F_OK) == -1);
+}
+
+TEST_CASE("servers of one name in two directories have two beacons, and none removes the other's") {
+  Beacon here(kName, data_named(kName));
+  setenv("GRADSHM_DIR", "/tmp/elsewhere", 1);
+  BeaconData data = data_named(kName);
+  data.incarnation = 9;
+  Beacon there(kName, data);
+  CHECK(read_beacon(geteuid(), kName)->incarnation == 9);
+  CHECK(list_beacons(geteuid()).size() >= 2);
+  unsetenv("GRADSHM_DIR");
+  CHECK(read_beacon(geteuid(), kName)->incarnation == 0);
+  here.remove();
+  CHECK_FALSE(read_beacon(geteuid(), kName).has_value());
+  setenv("GRADSHM_DIR", "/tmp/elsewhere", 1);
+  CHECK(read_beacon(geteuid(), kName).has_value());
+  data.incarnation = 8;
+  CHECK_FALSE(remove_beacon(data));  // another server's by now
+  data.incarnation = 9;
+  CHECK(remove_beacon(data));
+  CHECK_FALSE(read_beacon(geteuid(), kName).has_value());
+  unsetenv("GRADSHM_DIR");
 }
 
 TEST_CASE("a damaged, short or foreign file under a beacon's name is no beacon") {

@@ -89,12 +89,15 @@ TEST_CASE("a directory that is no directory, foreign, or writable by others is r
   CHECK(status_of_open("foreign") == Status::permission);
 }
 
-TEST_CASE("remove leaves nothing behind") {
+TEST_CASE("an instance directory that ends leaves nothing behind") {
   const TemporaryDirectory directory;
-  InstanceDirectory made("gone");
   struct stat info {};
-  REQUIRE(stat(made.path().c_str(), &info) == 0);
-  CHECK((info.st_mode & 0777) == 0700);
-  made.remove();
-  CHECK(stat(made.path().c_str(), &info) == -1);
+  std::string path;
+  {
+    const InstanceDirectory made("gone");
+    path = made.path();
+    REQUIRE(stat(path.c_str(), &info) == 0);
+    CHECK((info.st_mode & 0777) == 0700);
+  }
+  CHECK(stat(path.c_str(), &info) == -1);
 }

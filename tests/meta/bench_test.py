@@ -93,6 +93,12 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         for word in ("last commit to visible", "memory floor", "ratio", "workers 1"):
             self.assertIn(word, output)
+        self.assertIn("gradients 256 B of f32", output)
+
+    def test_help_explains_the_exit_codes(self):
+        output = subprocess.run([BENCH, "allreduce", "--help"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("What is summed: one of these", output)
+        self.assertIn("Exit codes:", subprocess.run([BENCH, "--help"], capture_output=True, text=True, check=True).stdout)
 
     def test_bad_arguments_are_refused(self):
         for arguments in ([], ["--workers", "2"], ["--workers", "0", "--numel", "5"], ["--workers", "2", "--numel", "0"],
@@ -100,7 +106,7 @@ class BenchTest(unittest.TestCase):
                           ["--workers", "2", "--numel", "5", "--layout", __file__]):
             with self.subTest(arguments):
                 code, output, errors = self.finish(self.start(*arguments))
-                self.assertNotEqual(code, 0)
+                self.assertEqual(code, 1)
                 self.assertEqual(output, "")
                 self.assertTrue(errors)
 

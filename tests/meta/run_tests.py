@@ -6,6 +6,7 @@ time is up; what then remains of its process group is killed, so that a test tha
 """
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -49,12 +50,19 @@ def environment(test, build):
 
 
 def end_group(group):
-    """Kills what is left of a process group; says whether anything was."""
-    try:
+    """Kills what is left of a process group; says whether anything ran on. Those that only wait for being reaped have ended."""
+    left = any(runs_in(group, stat) for stat in pathlib.Path("/proc").glob("[0-9]*/stat"))
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-        return True
-    except ProcessLookupError:
+    return left
+
+
+def runs_in(group, stat):
+    try:
+        state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+    except (FileNotFoundError, ProcessLookupError):
         return False
+    return int(its_group) == group and state not in "ZX"
 
 
 def end_all(number, _frame):
@@ -93,6 +101,7 @@ def run_test(test, build, multiplier):
     if code is None:
         counts.notes.append(f"ended by the watchdog after {limit:g} s")
     if left:
+        counts.failed += 1
         counts.notes.append("left processes behind; they were killed")
     return test, counts, output, time.monotonic() - start
 

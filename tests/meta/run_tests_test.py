@@ -77,6 +77,16 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual((code, left), (0, True))
         self.assert_ends(int(output))
 
+    def run_as_test(self, script):
+        test = {"name": "a", "cmd": ["sh", "-c", script], "env": {}, "workdir": tempfile.gettempdir()}
+        return run_tests.run_test(test, ".", 1)[1]
+
+    def test_processes_left_behind_are_a_failure(self):
+        counts = self.run_as_test("sleep 1000 & exit 0")
+        self.assertEqual((counts.passed, counts.failed), (1, 1))
+        self.assertIn("left processes behind", counts.notes[-1])
+        self.assertEqual(self.run_as_test("exit 0").failed, 0)
+
     def assert_ends(self, pid):
         while is_running(pid):  # a hang here is ended by the watchdog
             time.sleep(0.01)

@@ -228,7 +228,7 @@ TEST_CASE("unknown scopes, presences and flags are refused with their number") {
     CHECK(refused.says("presence " + std::to_string(presence)));
   }
   auto options = detail::sized<gradshm_attach_options_t>();
-  options.flags = 8;
+  options.flags = 1u << 16;
   gradshm_handle_t* handle = nullptr;
   CHECK(answer(gradshm_attach(team.server.name().c_str(), floats(1).get(), &options, &handle)).says("flags"));
   CHECK(handle == nullptr);

@@ -98,7 +98,7 @@ TEST_CASE("the newest 64 records are kept, older ones are not found and open one
   CHECK(old.says("record of round 6 is no longer kept"));
   CHECK(failure_of([&] { static_cast<void>(team[0].round_group_weight(6, 0)); }).code == GRADSHM_NOT_FOUND);
   CHECK(failure_of([&] { static_cast<void>(team[0].round(71)); }).code == GRADSHM_NOT_CLOSED);
-  CHECK(failure_of([&] { static_cast<void>(team[0].round(0)); }).code == GRADSHM_NOT_CLOSED);
+  CHECK(failure_of([&] { static_cast<void>(team[0].round(0)); }).code == GRADSHM_INVALID);
   CHECK(failure_of([&] { static_cast<void>(team[0].round(std::uint64_t{1} << 60)); }).code == GRADSHM_NOT_CLOSED);
   std::uint64_t elements = 0;
   CHECK(gradshm_round_nonfinite(team[0].get(), 6, 0, &elements) == GRADSHM_NOT_FOUND);

@@ -188,4 +188,38 @@ TEST_CASE("one thread holds workers of several servers, and two threads are two 
   CHECK(here.info().incarnation != there.info().incarnation);
 }
 
+TEST_CASE("after a pause in mid-round and a resume into the same round nothing of before the pause counts") {
+  gradshm_server_options_t options = summing(1);
+  options.bucket_bytes = kOneEach;
+  Team team(floats(2), options);
+  Worker& worker = team[0];
+  worker.slot<float>(0)[0] = 1;
+  CHECK(worker.commit_bucket(0, {.weight = 2}).status() == Outcome::ok);
+  worker.pause();
+  worker.resume();
+  CHECK(worker.wait_admitted(60s) == 1);
+  worker.slot<float>(0)[0] = 100;
+  worker.slot<float>(1)[0] = 100;
+  const Round round = worker.commit({.weight = 3});
+  CHECK(round.wait(60s) == Outcome::ok);
+  CHECK(worker.result<float>(0)[0] == 100);
+  CHECK(worker.result<float>(1)[0] == 100);
+  CHECK(worker.result_info(0).weight_sum == 3);
+  CHECK(worker.round_group_weight(1, 0) == 3);
+}
+
+TEST_CASE("a parameter marked before a pause can be committed again after it") {
+  gradshm_server_options_t options = summing(1);
+  options.bucket_bytes = 1 << 20;
+  Team team(floats(2), options);
+  Worker& worker = team[0];
+  CHECK(worker.commit_parameter(0).status() == Outcome::ok);
+  worker.pause();
+  worker.resume();
+  CHECK(worker.wait_admitted(60s) == 1);
+  CHECK(worker.commit_parameter(0).status() == Outcome::ok);
+  CHECK(worker.commit_parameter(1).wait(60s) == Outcome::ok);
+  CHECK(worker.result_info(0).count == 1);
+}
+
 }  // namespace gradshm::test

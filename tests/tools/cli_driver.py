@@ -1,5 +1,6 @@
 """Runs the built programs in a world of their own: a temporary GRADSHM_DIR, and instance names that nobody else has."""
 import contextlib
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -20,8 +21,19 @@ TOOLS = pathlib.Path(os.environ.get("GRADSHM_BUILD") or SOURCE / "build") / "too
 WATCHDOG_S = 120  # ends a hang; nothing here measures time
 
 
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+
 def beacon_path(name):
-    return pathlib.Path("/dev/shm") / f"gradshm.{os.getuid()}.{name}"
+    """Its name ends with a hash of the run directory. Where there is none, a path that does not exist."""
+    start = f"gradshm.{os.getuid()}.{name}@"
+    return next(pathlib.Path("/dev/shm").glob(start + "*"), pathlib.Path("/dev/shm") / start)
+
+
+def become_subreaper():
+    """Whoever loses its parent becomes our child, so that we can wait for its end: the children of what is killed, say."""
+    if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def is_alive(pid):
@@ -40,6 +52,17 @@ class ToolsTest(unittest.TestCase):
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("GRADSHM_")}
         self.environment.update(GRADSHM_DIR=str(self.run_directory), NO_COLOR="1", COLUMNS="200")
         self.serial = 0
+        become_subreaper()
+        self.addCleanup(self.wait_for_strays)
+
+    def wait_for_strays(self):
+        """The last clean-up: nothing that the test started, directly or not, runs on."""
+        deadline = time.monotonic() + WATCHDOG_S
+        with contextlib.suppress(ChildProcessError):
+            while time.monotonic() < deadline:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    time.sleep(0.005)
+            self.fail("processes that the test started still run")
 
     def name(self):
         self.serial += 1

@@ -69,17 +69,46 @@ class RunTest(ToolsTest):
         self.assertEqual(self.finish(process), (0, f"run-{process.pid}\n", ""))
 
     def test_the_code_of_the_first_failing_worker_is_returned_and_all_are_reported(self):
-        _, err = self.run_workers(3, "sh", "-c", 'case $GRADSHM_RANK in 0) sleep 0.3; exit 4;; 1) exit 3;; esac', code=3)
+        _, err = self.run_workers(3, "sh", "-c", 'case $GRADSHM_RANK in 0) sleep 0.3; exit 4;; 1) exit 3;; esac', code=3, options=["--expect", 1])
         self.assertRegex(err, r"worker 0 \(pid \d+\): exit code 4\n")
         self.assertRegex(err, r"worker 1 \(pid \d+\): exit code 3\n")
         self.assertRegex(err, r"worker 2 \(pid \d+\): exit code 0\n")
+        self.assertEqual(err.count("\n"), 3)
+
+    def test_a_worker_that_fails_is_named_at_once(self):
+        _, process, _ = self.start_workers(2, f"[ $GRADSHM_RANK = 1 ] && exit 3; {LOOP}", trap="trap 'exit 0' TERM", options=["--expect", 1])
+        self.assertRegex(process.stderr.readline(), r"worker 1 \(pid \d+\): exit code 3\n")
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process)[0], 3)
+
+    def test_too_few_workers_for_round_1_end_the_run(self):
+        name, process, pids = self.start_workers(3, LOOP)
+        os.kill(pids[1], signal.SIGKILL)
+        code, _, err = self.finish(process)
+        self.assertEqual(code, 137)
+        self.assertIn("worker 1 was killed by signal 9 (SIGKILL) before round 1 opened: the others would wait for it; ending the run\n", err)
+        self.assertFalse(any(map(is_alive, pids)))
+        self.assert_nothing_left(name)
+        err = self.run_workers(2, "sh", "-c", "[ $GRADSHM_RANK = 0 ] && exit 3; exec sleep 1000", code=3)[1]
+        self.assertIn("worker 0 ended with exit code 3 before round 1 opened", err)
+
+    def test_those_that_do_not_end_then_are_killed(self):
+        _, err = self.run_workers(2, "sh", "-c", "trap '' TERM; sleep 0.2; [ $GRADSHM_RANK = 0 ] && exit 3; while :; do sleep 0.05; done", code=3)
+        self.assertRegex(err, r"worker 1 \(pid \d+\): killed by signal 9")
+
+    def test_workers_that_end_well_or_come_from_elsewhere_end_nothing(self):
+        self.assertEqual(self.run_workers(2, "sh", "-c", "[ $GRADSHM_RANK = 0 ] && exit 0; sleep 0.3; echo done")[0], "done\n")
+        script = "[ $GRADSHM_RANK = 0 ] && exit 3; sleep 0.3; echo done"
+        for expect in (1, 4):
+            self.assertEqual(self.run_workers(2, "sh", "-c", script, code=3, options=["--expect", expect])[0], "done\n")
 
     def test_a_worker_ended_by_a_signal_is_128_plus_its_number(self):
         _, err = self.run_workers(2, "sh", "-c", "kill -9 $$", code=137)
         self.assertIn("killed by signal 9 (SIGKILL)", err)
 
     def test_one_killed_worker_does_not_end_the_others(self):
-        out, _ = self.run_workers(2, "sh", "-c", "[ $GRADSHM_RANK = 1 ] && kill -9 $$; sleep 0.2; echo done", code=137)
+        out, _ = self.run_workers(2, "sh", "-c", "[ $GRADSHM_RANK = 1 ] && kill -9 $$; sleep 0.2; echo done", code=137, options=["--expect", 1])
         self.assertEqual(out, "done\n")
 
     def test_a_command_that_cannot_be_executed_is_127(self):
@@ -157,7 +186,6 @@ class RunTest(ToolsTest):
         wrong = self.file("wrong.tsv", "garbage")
         self.assertIn("wrong.tsv", self.run_workers(1, "true", code=125, options=["--layout", wrong])[1])
         self.assertIn("cannot start the server", self.run_workers(1, "true", code=125, environment={"GRADSHM_DAEMON": "/nowhere/gradshmd"})[1])
-        self.assertIn("--op", self.run_workers(1, "true", code=125, options=["--op", "nonsense"])[1])
 
     def test_a_second_run_of_the_same_name_is_refused_and_the_first_goes_on(self):
         name, process, pids = self.start_workers(1, "exec sleep 1000")
@@ -182,7 +210,7 @@ class RunTest(ToolsTest):
                                               options=["--layout", self.file("small.tsv", SMALL_TSV), "--op", "sum", "--expect", 7, "--max-workers", 9,
                                                        "--bucket-bytes", 1000, "--reducer-threads", 1, "--group", "fc1.b", "--group", "fc1.w"])
         out, _ = self.tool("gradshm-top", name, "--once")
-        for text in ("op sum", "at most 9", "round 1 opens with 7 ready workers", "2 buckets of 1.0 kB", "2 groups", "1 reducer thread "):
+        for text in ("op sum", "at most 9", "round 1 opens with 7 ready workers; no worker is attached", "2 buckets of 1.0 kB", "2 groups", "1 reducer thread "):
             self.assertIn(text, out)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(process)[0], 0)

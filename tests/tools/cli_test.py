@@ -10,7 +10,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cli_driver import SMALL_TSV, SOURCE, WATCHDOG_S, ToolsTest  # noqa: E402
+from cli_driver import SMALL_TSV, SOURCE, WATCHDOG_S, ToolsTest, beacon_path  # noqa: E402
 
 
 def documented(heading):
@@ -50,6 +50,18 @@ class LsTest(ToolsTest):
             process.wait()
             self.assertRegex(self.tool("gradshm", "ls")[0], rf"(?m)^{re.escape(name)} .* dead ")
 
+    def test_clean_removes_what_dead_servers_left_and_nothing_else(self):
+        with self.server() as (dead, process), self.server() as (living, _):
+            process.kill()
+            process.wait()
+            out, _ = self.tool("gradshm", "ls", "--clean")
+            self.assertIn(f"removed {dead} (pid {process.pid}, {self.run_directory}/{dead}/sock)\n", out)
+            self.assertNotIn(living, out)
+            self.assertFalse(beacon_path(dead).exists())
+            self.assertTrue(beacon_path(living).exists())
+            self.assertNotIn(dead, self.tool("gradshm", "ls", "--clean")[0])
+            self.tool("gradshm", "ls", "--clean", "--json", code=1)
+
 
 class LayoutTest(ToolsTest):
     def test_a_file_is_shown_as_table_json_and_tsv(self):
@@ -82,8 +94,20 @@ class LayoutTest(ToolsTest):
 
     def test_what_is_neither_file_nor_instance_is_code_2(self):
         name = self.name()
-        self.assertIn(name, self.tool("gradshm", "layout", "show", name, code=2)[1])
-        self.assertIn("neither a file nor the name of an instance", self.tool("gradshm", "layout", "show", "./no such/file", code=2)[1])
+        for wrong in (name, "nowhere", "./no such/file", "no/such.tsv"):
+            for arguments in (["show", wrong], ["diff", wrong, self.file("a.tsv", SMALL_TSV)]):
+                self.assertIn(f"'{wrong}' is neither a file nor a running instance: ", self.tool("gradshm", "layout", *arguments, code=2)[1])
+
+    def test_a_plain_name_is_an_instance_first_and_any_other_a_file_first(self):
+        self.file("plain", SMALL_TSV)
+        self.file("dotted.name", SMALL_TSV)
+        shown = lambda name: self.tool("gradshm", "layout", "show", name, "--tsv", cwd=self.directory)[0]  # noqa: E731
+        other = self.file("other.tsv", SMALL_TSV.replace("fc1", "fc9"))
+        self.assertIn("fc1", shown("plain"))
+        with self.server("--layout", other, name="plain"), self.server("--layout", other, name="dotted.name"):
+            self.assertIn("fc9", shown("plain"))
+            self.assertIn("fc1", shown("./plain"))
+            self.assertIn("fc1", shown("dotted.name"))
 
     def test_layout_diff_lists_what_is_missing_extra_and_different(self):
         header = SMALL_TSV.splitlines()[0]
@@ -115,7 +139,7 @@ class TopTest(ToolsTest):
             for arguments in ([name], ["--name", name]):
                 out, _ = self.tool("gradshm-top", "--once", *arguments)
                 self.assertIn(f"gradshm {name}  running  pid {process.pid}", out)
-                self.assertIn("round 1 opens with 3 ready workers: 0 workers are ready, 0 not yet", out)
+                self.assertIn("round 1 opens with 3 ready workers; no worker is attached", out)
             self.assertIn(f"gradshm {name}", self.tool("gradshm-top", "--once", environment={"GRADSHM_INSTANCE": name})[0])
 
     def test_json_is_one_document_or_with_n_one_a_line(self):
@@ -222,6 +246,9 @@ class UsageTest(ToolsTest):
                                     ["gradshm", "run", "-n", "257", "--", "true"], ["gradshm", "run", "-n", "x", "--", "true"],
                                     ["gradshm", "run", "-n", "1"], ["gradshm", "run", "-n", "1", "--"], ["gradshm", "run", "-n", "1", "true"],
                                     ["gradshm", "run", "-n", "1", "--name", "a/b", "--", "true"],
+                                    *(["gradshm", "run", "-n", "1", option, wrong, "--", "true"]
+                                      for option, wrong in (("--op", "nonsense"), ("--bucket-bytes", "0"), ("--bucket-bytes", "x"),
+                                                            ("--reducer-threads", "1025"), ("--max-workers", "0"), ("--max-workers", "257"))),
                                     ["gradshm-top", "--nonsense"], ["gradshm-top", "a/b"], ["gradshm-top", "-n", "0"], ["gradshm-top", "-d", "-1"],
                                     ["gradshm-top", "-d", "nan"], ["gradshm-top", "--color", "blue"], ["gradshm-top", "--once", "-n", "2"]):
             with self.subTest(program=program, arguments=arguments):
@@ -238,12 +265,17 @@ class UsageTest(ToolsTest):
             out, _ = self.tool(program, *arguments, "--help")
             self.assertIn("Examples:", out)
             self.assertIn("Exit codes:", out)
+        self.assertIn("gradshm layout diff default my.tsv", self.tool("gradshm", "layout", "--help")[0])
         for arguments in (["ls"], ["layout", "show"], ["layout", "check"]):
             self.assertIn("Exit codes:", self.tool("gradshm", *arguments, "--help")[0])
 
     def test_version_is_printed(self):
         for program in ("gradshm", "gradshm-top"):
-            self.assertRegex(self.tool(program, "--version")[0], r"^\d+\.\d+\.\d+\n$")
+            self.assertRegex(self.tool(program, "--version")[0], rf"^{program} \d+\.\d+\.\d+\n$")
+
+    def test_an_unknown_subcommand_is_named(self):
+        for arguments in (["nonsense"], ["layout", "nonsense"]):
+            self.assertIn("'nonsense' is no subcommand", self.tool("gradshm", *arguments, code=1)[1])
 
 
 if __name__ == "__main__":

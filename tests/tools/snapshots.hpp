@@ -45,7 +45,7 @@ inline core::RoundSnapshot closed_round(std::uint64_t number, std::uint64_t clos
   return made;
 }
 
-// Round 812 is open since 2.1 s; ranks 0 to 2 of 4 have committed.
+// Round 812 is open for 2.1 s; ranks 0 to 2 of 4 have committed.
 inline core::Snapshot straggler() {
   core::Snapshot snapshot;
   snapshot.instance = "default", snapshot.incarnation = 0x1f2e3d4c5b6a7988, snapshot.fingerprint = 0xfedcba9876543210;

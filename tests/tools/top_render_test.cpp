@@ -51,10 +51,10 @@ TEST_CASE("the table shows server, straggler, workers and rounds") {
   const Lines lines = render(snapshot, small_layout(), {110, 0, false});
   const Lines expected{
       "gradshm default  running  pid 4700  up 3 min 12 s  op mean  incarnation 1f2e3d4c5b6a7988",
-      "round 811 closed  812 open since 2.1 s  4 members (at most 64)  0.455 rounds/s  0.00183 GB/s",
+      "round 811 closed  812 open for 2.1 s  4 members (at most 64)  0.455 rounds/s  0.00183 GB/s",
       "2 parameters  803.8 kB a slot  1 bucket of 8.4 MB  1 group  2 reducer threads  fingerprint fedcba9876543210",
-      "round 812 is open since 2.1 s: 3 of 4 workers have committed; waiting for worker 3 (pid 4711, last commit 2.3",
-      "s ago)",
+      "round 812 is open for 2.1 s: 3 of 4 workers have committed; waiting for worker 3 (pid 4711, last commit 2.3 s",
+      "ago)",
       "",
       "rank  state   buckets  last commit  round   pid   uid  from round  label",
       "   0  member      1/1        2.0 s    812  4708  1000           1  train",
@@ -84,7 +84,7 @@ TEST_CASE("no line is wider than the view, at any width") {
 
 TEST_CASE("even 20 columns show ranks, and which round is open") {
   const Lines lines = render(straggler(), small_layout(), {20, 0, false});
-  CHECK(has_line_with(lines, "812 open since 2.1 s"));
+  CHECK(has_line_with(lines, "812 open for 2.1 s"));
   CHECK(has_line_with(lines, "   3  member"));
 }
 
@@ -126,6 +126,17 @@ TEST_CASE("hostile labels, names and events cannot leave their cell") {
   CHECK(is_plain(lines));
   CHECK(has_line_with(lines, "gradshm a\\x0ab\\x1b[2J"));
   CHECK(has_line_with(lines, "\\x1b]0;owned\\x07\\x0d\\x0a\\xe2\\x80\\xae\\xff"));
+}
+
+TEST_CASE("an event's text is left out where its name says it, and marked where it was cut") {
+  Snapshot snapshot = straggler();
+  snapshot.events = {event(0, EventKind::left, 0, "left"), event(1, EventKind::joined, 1, "joined with a part of the layout"),
+                     event(2, EventKind::refused, 2, std::string(90, 'x') + "\u00e9")};
+  snapshot.events[2].event.text[sizeof(Event::text) - 1] = '\0';
+  const Lines lines = render(snapshot, small_layout(), {200, 0, false});
+  CHECK(std::any_of(lines.begin(), lines.end(), [](const std::string& line) { return line.find("  left  ") != std::string::npos && line.ends_with("  4708"); }));
+  CHECK(has_line_with(lines, "joined with a part of the layout"));
+  CHECK(std::any_of(lines.begin(), lines.end(), [](const std::string& line) { return line.ends_with("  " + std::string(90, 'x') + "..."); }));
 }
 
 TEST_CASE("words out of range do not disturb the table") {

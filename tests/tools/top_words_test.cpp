@@ -11,7 +11,7 @@ using namespace gradshm::core;
 
 TEST_CASE("the sentence names the straggler") {
   CHECK(state_sentence(straggler()) ==
-        "round 812 is open since 2.1 s: 3 of 4 workers have committed; waiting for worker 3 (pid 4711, last commit 2.3 s ago)");
+        "round 812 is open for 2.1 s: 3 of 4 workers have committed; waiting for worker 3 (pid 4711, last commit 2.3 s ago)");
 }
 
 TEST_CASE("a worker that has committed some buckets is late, and the sentence says how many") {
@@ -20,7 +20,7 @@ TEST_CASE("a worker that has committed some buckets is late, and the sentence sa
   for (MemberSnapshot& member : snapshot.members) member.arrived_buckets = 11;
   snapshot.members[1].arrived_buckets = 2;
   CHECK(state_sentence(snapshot) ==
-        "round 812 is open since 2.1 s: 3 of 4 workers have committed; waiting for worker 1 (pid 4709, 2 of 11 buckets, last commit 2.0 s ago)");
+        "round 812 is open for 2.1 s: 3 of 4 workers have committed; waiting for worker 1 (pid 4709, 2 of 11 buckets, last commit 2.0 s ago)");
 }
 
 TEST_CASE("a worker that never committed is shown as such") {
@@ -42,7 +42,7 @@ TEST_CASE("two late workers are joined by and, of many the first four are named"
 TEST_CASE("when everybody has committed the sums are being made") {
   Snapshot snapshot = straggler();
   snapshot.members[3].arrived_buckets = 1;
-  CHECK(state_sentence(snapshot) == "round 812 is open since 2.1 s: 4 of 4 workers have committed; summing");
+  CHECK(state_sentence(snapshot) == "round 812 is open for 2.1 s: 4 of 4 workers have committed; summing");
 }
 
 TEST_CASE("paused, gone and later workers are not waited for") {
@@ -60,15 +60,18 @@ TEST_CASE("before round 1 the sentence says how many ready workers there are") {
   snapshot.closed_round = 0;
   for (MemberSnapshot& member : snapshot.members) member.state = MemberState::ready;
   snapshot.members[0].state = MemberState::attached;
-  CHECK(state_sentence(snapshot) == "round 1 opens with 4 ready workers: 3 workers are ready, 1 not yet");
+  CHECK(state_sentence(snapshot) == "round 1 opens with 4 ready workers; 3 workers are ready, 1 is not ready yet");
   snapshot.members.clear();
-  CHECK(state_sentence(snapshot) == "round 1 opens with 4 ready workers: 0 workers are ready, 0 not yet");
+  CHECK(state_sentence(snapshot) == "round 1 opens with 4 ready workers; no worker is attached");
 }
 
 TEST_CASE("a round that all members left has no members") {
   Snapshot snapshot = straggler();
   snapshot.members.clear();
-  CHECK(state_sentence(snapshot) == "round 812 has no members: 0 workers are ready, 0 not yet");
+  CHECK(state_sentence(snapshot) == "round 812 has no members and waits for a ready worker; no worker is attached");
+  snapshot.members.assign(2, member(0, 0, 0));
+  for (MemberSnapshot& member : snapshot.members) member.state = MemberState::attached;
+  CHECK(state_sentence(snapshot) == "round 812 has no members and waits for a ready worker; 0 workers are ready, 2 are not ready yet");
 }
 
 TEST_CASE("a dead server is DEAD, a stopped one has stopped") {
@@ -114,5 +117,9 @@ TEST_CASE("a beacon tells of a dead server") {
   beacon.pid = 4700, beacon.closed_round = 811, beacon.member_ranks[0] = 0x8f, beacon.parameters = 62, beacon.gradient_bytes = 87'200'000;
   beacon.progress_ns = kTaken - 12 * kSecond;
   CHECK(dead_sentence(beacon, kTaken) ==
-        "DEAD, last seen 12 s ago (pid 4700): round 811 closed, members 0-3,7, 62 parameters, 87.2 MB a slot");
+        "DEAD, last seen 12 s ago (pid 4700); as of up to 1 s before: round 811 closed, 5 workers (ranks 0-3,7), 62 parameters, 87.2 MB a slot");
+  beacon.member_ranks[0] = 1;
+  CHECK(dead_sentence(beacon, kTaken).find("1 worker (rank 0), ") != std::string::npos);
+  beacon.member_ranks[0] = 0;
+  CHECK(dead_sentence(beacon, kTaken).find("closed, no workers, ") != std::string::npos);
 }
