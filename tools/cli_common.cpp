@@ -47,7 +47,9 @@ int run_program(CLI::App& app, int argc, const char* const* argv, const std::fun
 }
 
 bool write_out(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
+  if (errno == EPIPE || errno == EINTR) return false;
+  throw core::system_error("cannot write to standard output", errno);
 }
 
 TerminalSize terminal_size() {

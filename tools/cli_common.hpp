@@ -27,7 +27,8 @@ enum ExitCode : int {
 // Parses, calls `body`, and turns everything that is thrown into a message on stderr and an exit code.
 [[nodiscard]] int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body);
 
-// Writes all of it to stdout. False if nobody reads any more (SIGPIPE must be ignored).
+// Writes all of it to stdout. False if nobody reads any more (SIGPIPE must be ignored), or a signal came. Throws core::Error where it
+// cannot be written: a full disk, a closed descriptor.
 [[nodiscard]] bool write_out(const std::string& text);
 
 struct TerminalSize {

@@ -54,6 +54,7 @@ void set_up_child(const Command& command, pid_t parent) {
     const int null = open("/dev/null", O_RDONLY);
     if (null > STDIN_FILENO) dup2(null, STDIN_FILENO), close(null);
   }
+  std::signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -18,6 +18,7 @@ bool is_ignored(int number) {
 
 Signals::Signals() {
   std::signal(SIGCHLD, SIG_DFL);  // inherited as ignored, children could not be waited for
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of our messages who goes away must not take server and workers with him
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})

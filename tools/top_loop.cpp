@@ -1,5 +1,6 @@
 #include "top_loop.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -20,24 +21,35 @@ namespace gradshm::tools {
 using core::Watcher;
 namespace {
 
-// SIGINT, SIGTERM and SIGHUP are taken while it sleeps only, so that no frame is cut; a resized window ends a sleep early.
+volatile std::sig_atomic_t asked_to_end = 0;
+
+// The first signal ends it between two frames, or out of a write that nobody reads; a second one at once.
+void ask_to_end(int) {
+  if (asked_to_end != 0) _exit(kOk);
+  asked_to_end = 1;
+}
+
 class Sleeper {
  public:
   Sleeper() {
     std::signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&signals_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&signals_, signal);
-    sigprocmask(SIG_BLOCK, &signals_, nullptr);
+    struct sigaction action {};  // no SA_RESTART: a blocked write returns
+    action.sa_handler = ask_to_end;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+    action.sa_handler = [](int) {};  // a resized window ends a sleep early
+    sigaction(SIGWINCH, &action, nullptr);
   }
-  // False: a signal asks to end.
+  // False: a signal asks to end. Signals are open during the sleep only, so none comes between look and sleep.
   [[nodiscard]] bool sleep(std::int64_t ns) const {
+    sigset_t closed, open;
+    sigemptyset(&closed);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&closed, signal);
+    sigprocmask(SIG_BLOCK, &closed, &open);
     const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
-    const int signal = sigtimedwait(&signals_, nullptr, &time);
-    return signal != SIGINT && signal != SIGTERM && signal != SIGHUP;
+    if (asked_to_end == 0) ppoll(nullptr, 0, &time, &open);
+    sigprocmask(SIG_SETMASK, &open, nullptr);
+    return asked_to_end == 0;
   }
-
- private:
-  sigset_t signals_{};
 };
 
 enum class Seen { running, over, reader_left };

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "base/status.hpp"
@@ -21,6 +22,13 @@ constexpr std::size_t kMaxSocketPath = 107;  // sockaddr_un holds 108 bytes with
 
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+// One spelling of a directory: two processes that name it differently must find each other's beacon.
+std::string absolute(const char* path) {
+  std::string text = std::filesystem::absolute(path).lexically_normal().string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
 }
 
 // Ours, a real directory, and nobody else may write in it.
@@ -74,7 +82,7 @@ std::string resolve_instance_name(const char* given) {
 }
 
 std::string run_directory() {
-  if (const char* chosen = std::getenv("GRADSHM_DIR"); chosen != nullptr && *chosen != '\0') return chosen;
+  if (const char* chosen = std::getenv("GRADSHM_DIR"); chosen != nullptr && *chosen != '\0') return absolute(chosen);
   if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime == '/') return std::string(runtime) + "/gradshm";
   return "/tmp/gradshm-" + std::to_string(geteuid());
 }

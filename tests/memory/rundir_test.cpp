@@ -50,6 +50,10 @@ TEST_CASE("the directory of sockets is GRADSHM_DIR, else XDG_RUNTIME_DIR/gradshm
   setenv("GRADSHM_DIR", "/elsewhere", 1);
   CHECK(run_directory() == "/elsewhere");
   CHECK(socket_path("x") == "/elsewhere/x/sock");
+  setenv("GRADSHM_DIR", "/elsewhere//a/..//", 1);
+  CHECK(run_directory() == "/elsewhere");
+  setenv("GRADSHM_DIR", "relative", 1);
+  CHECK(run_directory() == std::filesystem::current_path().string() + "/relative");
   unsetenv("GRADSHM_DIR"), unsetenv("XDG_RUNTIME_DIR");
   CHECK(run_directory() == "/tmp/gradshm-" + std::to_string(geteuid()));
 }

@@ -6,11 +6,12 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cli_driver import SMALL_TSV, SOURCE, WATCHDOG_S, ToolsTest, beacon_path  # noqa: E402
+from cli_driver import SMALL_TSV, SOURCE, TOOLS, WATCHDOG_S, ToolsTest, beacon_path  # noqa: E402
 
 
 def documented(heading):
@@ -108,6 +109,14 @@ class LayoutTest(ToolsTest):
             self.assertIn("fc9", shown("plain"))
             self.assertIn("fc1", shown("./plain"))
             self.assertIn("fc1", shown("dotted.name"))
+
+    def test_a_full_disk_is_an_error(self):
+        path = self.file("full.tsv", SMALL_TSV)
+        for arguments in (["gradshm", "ls"], ["gradshm", "layout", "show", path], ["gradshm", "layout", "check", path]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([TOOLS / arguments[0], *arguments[1:]], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn("No space left on device", done.stderr)
 
     def test_layout_diff_lists_what_is_missing_extra_and_different(self):
         header = SMALL_TSV.splitlines()[0]
