@@ -15,6 +15,7 @@
 #include "cli_common.hpp"
 #include "client/snapshot.hpp"
 #include "memory/beacon.hpp"
+#include "memory/rundir.hpp"
 
 namespace gradshm::tools {
 namespace {
@@ -87,6 +88,7 @@ void ServerProcess::note_end() {
   if (const auto ending = wait_for(child_, 0)) {
     ended_ = true;
     std::fprintf(stderr, "gradshm run: the server (pid %d) ended before its workers: %s\n", child_.pid, describe(*ending).c_str());
+    sweep();
   }
 }
 
@@ -101,6 +103,17 @@ void ServerProcess::stop() {
   std::fprintf(stderr, "gradshm run: the server (pid %d) does not end: killing it\n", child_.pid);
   kill(child_.pid, SIGKILL);
   (void)wait_for(child_, -1);
+  sweep();
+}
+
+// What a killed server leaves: nobody else would ever use its name again.
+void ServerProcess::sweep() const {
+  try {
+    const core::InstanceDirectory abandoned(instance_);  // takes the lock, and so refuses where another server runs; removes what is there
+    if (const auto beacon = core::read_beacon(geteuid(), instance_); beacon && beacon->pid == child_.pid) core::remove_beacon(*beacon);
+  } catch (const core::Error&) {
+    return;
+  }
 }
 
 }  // namespace gradshm::tools

@@ -32,6 +32,7 @@ class ServerProcess {
 
  private:
   void wait_until_ready(const Signals& signals);
+  void sweep() const;
   void stop();  // SIGTERM, and SIGKILL if that does not help within 10 s
 
   std::string instance_;

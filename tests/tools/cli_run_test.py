@@ -181,6 +181,7 @@ class RunTest(ToolsTest):
         code, _, err = self.finish(process)
         self.assertEqual(code, 0)
         self.assertRegex(err, r"the server \(pid \d+\) ended before its workers: killed by signal 9")
+        self.assert_nothing_left(name)
 
     def test_a_server_that_does_not_start_is_125_with_its_own_message(self):
         wrong = self.file("wrong.tsv", "garbage")
