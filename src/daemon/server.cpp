@@ -159,7 +159,7 @@ void Server::handle(Source source, std::uint64_t id) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;  // ended by an earlier event of the same batch
   Session& session = *found->second;
-  if (source == Source::pidfd) return end_session(session, EventKind::died, "its process ended without leaving");
+  if (source == Source::pidfd) return end_session(session, EventKind::died, kDied);
   try {
     receive(session);
   } catch (const std::exception& error) {

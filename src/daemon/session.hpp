@@ -9,6 +9,10 @@
 
 namespace gradshm::core {
 
+// How long a closed connection of a member may wait for its process to be seen dead, and what is said then.
+inline constexpr int kDeathWaitMs = 5;
+inline constexpr const char* kDied = "its process ended without leaving";
+
 struct Session {
   std::uint64_t id = 0;
   UniqueFd socket;
