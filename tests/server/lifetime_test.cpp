@@ -154,7 +154,7 @@ TEST_CASE("a server that was never run can be destroyed, and stop and destroy ta
 
 namespace {
 // 0 if every call of the child answers as it must; otherwise the number of the call that did not.
-int calls_in_child(Worker& worker, Observer& observer) {
+[[maybe_unused]] int calls_in_child(Worker& worker, Observer& observer) {
   void* slot = nullptr;
   const void* result = nullptr;
   auto info = detail::sized<gradshm_info_t>();
