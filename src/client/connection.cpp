@@ -1,7 +1,6 @@
 #include "client/connection.hpp"
 
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,13 +10,12 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/pidfd.hpp"
 #include "memory/beacon.hpp"
 #include "memory/rundir.hpp"
 
 namespace gradshm::core {
 namespace {
-
-constexpr int kPidfdOpen = 434;  // SYS_pidfd_open, Linux 5.3
 
 Error no_server(const std::string& instance, const std::string& path, int error_number) {
   if (error_number == EACCES || error_number == EPERM)
@@ -60,8 +58,7 @@ Connection connect_to(const std::string& instance, const Deadline& deadline) {
   Connection connection;
   connection.socket = connect_socket(instance, deadline);
   check_server(connection.socket.get(), instance);
-  UniqueFd ours(static_cast<int>(syscall(kPidfdOpen, getpid(), 0)));
-  if (!ours) throw system_error("pidfd_open (Linux 5.4 or newer is needed)", errno);
+  const UniqueFd ours = own_pidfd();
   Hello hello;
   hello.abi_hash = abi_hash();
   std::vector<UniqueFd> fds;

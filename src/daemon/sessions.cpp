@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "base/pidfd.hpp"
 #include "base/text.hpp"
 #include "daemon/server.hpp"
 
@@ -18,12 +19,6 @@ namespace gradshm::core {
 namespace {
 
 constexpr std::size_t kMaxSessions = 2048;
-
-UniqueFd own_pidfd() {
-  UniqueFd fd(static_cast<int>(syscall(434 /* pidfd_open, linux 5.3 */, getpid(), 0)));
-  if (!fd) throw system_error("pidfd_open (Linux 5.4 or newer is needed)", errno);
-  return fd;
-}
 
 }  // namespace
 
