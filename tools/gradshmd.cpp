@@ -27,6 +27,9 @@ constexpr const char* kFooter = R"(Examples:
   gradshmd                                        the instance 'default'; the first worker brings the layout
   gradshmd --name rl --layout model.tsv --expect 4
   gradshmd --op weighted-mean --group actor. --group critic.
+  gradshmd --round-deadline 2s                    who is 2 s later than the first is evicted
+
+Killed (-9) and started again with the same options, it goes on where it was: its workers come back by themselves.
 
 SIGTERM and SIGINT stop: the open round may still close; a second one stops at once. SIGHUP is ignored.
 Environment: GRADSHM_DIR (where sockets live), GRADSHM_INSTANCE (default of --name), NOTIFY_SOCKET (systemd readiness), NO_COLOR.
@@ -41,7 +44,8 @@ struct Arguments {
   std::uint64_t bucket_bytes = 8u << 20;
   std::vector<std::string> groups;
   long spin_us = 50;
-  double drain_s = 5;
+  double drain_s = 5, round_deadline_s = 0, rejoin_timeout_s = 30;
+  std::uint64_t memory_budget = 0;
   bool log_json = false;
 };
 
@@ -61,6 +65,13 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--group", arguments.groups, "Name prefix whose parameters are weighted together; may be given several times")->take_all();
   app.add_option("--spin-us", arguments.spin_us, "How long to look for work before sleeping, in microseconds")->check(CLI::Range(0, 1'000'000))->capture_default_str();
   app.add_option("--drain-s", arguments.drain_s, "How long SIGTERM waits for the open round, in seconds")->check(CLI::Range(0.0, 86400.0))->capture_default_str();
+  const std::map<std::string, double> units{{"ms", 1e-3}, {"s", 1}, {"min", 60}};
+  app.add_option("--round-deadline", arguments.round_deadline_s, "Evict who has not committed everything this long after a round's first commit (5, 500ms, 2min); 0 = never")
+      ->transform(CLI::AsNumberWithUnit(units))->check(CLI::Range(0.0, 1e7))->capture_default_str();
+  app.add_option("--rejoin-timeout", arguments.rejoin_timeout_s, "After a kill: how long workers look for the new server, and it waits for them (s)")
+      ->transform(CLI::AsNumberWithUnit(units))->check(CLI::Range(0.0, 1e7))->capture_default_str();
+  app.add_option("--memory-budget", arguments.memory_budget, "Most bytes (64MB, 2GiB) of all slots, those of evicted workers that live on included; 0 = 2 * max-workers slots")
+      ->transform(CLI::AsSizeValue(false))->capture_default_str();
   app.add_option("--log-level", arguments.log_level, "Least level that is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
   app.add_flag("--log-json", arguments.log_json, "Log as JSON, one object a line");
@@ -175,6 +186,9 @@ int serve(Arguments& arguments) {
   options.bucket_bytes = arguments.bucket_bytes, options.groups = groups.data(), options.group_count = groups.size();
   options.spin_ns = arguments.spin_us == 0 ? -1 : arguments.spin_us * 1000;
   options.drain_ns = arguments.drain_s == 0 ? -1 : static_cast<std::int64_t>(arguments.drain_s * 1e9);
+  options.round_deadline_ns = static_cast<std::int64_t>(arguments.round_deadline_s * 1e9);
+  options.rejoin_timeout_ns = arguments.rejoin_timeout_s == 0 ? -1 : static_cast<std::int64_t>(arguments.rejoin_timeout_s * 1e9);
+  options.memory_budget = arguments.memory_budget;
   options.log = log_sentence, options.log_context = &arguments;
   gradshm_server_t* server = nullptr;
   if (const int code = gradshm_server_create(&options, &server); code != GRADSHM_OK) return fail(arguments, code);

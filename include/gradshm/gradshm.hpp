@@ -41,6 +41,10 @@ enum class [[nodiscard]] Outcome : int {
   not_member = GRADSHM_NOT_MEMBER,
   invalid = GRADSHM_INVALID,
   forked = GRADSHM_FORKED,
+  layout_mismatch = GRADSHM_LAYOUT_MISMATCH,
+  incompatible = GRADSHM_INCOMPATIBLE,
+  no_space = GRADSHM_NO_SPACE,
+  internal = GRADSHM_INTERNAL,
 };
 [[nodiscard]] inline const char* to_string(Outcome outcome) noexcept { return gradshm_strerror(static_cast<int>(outcome)); }
 

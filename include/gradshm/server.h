@@ -29,6 +29,9 @@ typedef struct {
   int64_t drain_ns;            /* how long stop waits for the open round to close; 0 = 5 s, negative = not at all */
   gradshm_log_t log;           /* NULL: silent */
   void* log_context;
+  int64_t round_deadline_ns;   /* from the first commit of a round: who has not committed everything by then is evicted; 0 = none */
+  int64_t rejoin_timeout_ns;   /* how long workers of a killed server look for a successor, and it waits for them; 0 = 30 s, negative = not at all */
+  uint64_t memory_budget;      /* bytes of slots, those that evicted workers still hold included; 0 = room for 2 * max_workers */
 } gradshm_server_options_t;
 
 GRADSHM_API const char* gradshm_server_version(void);

@@ -99,6 +99,12 @@ std::string plural(std::uint64_t count, std::string_view noun) {
   return format_count(count).append(" ").append(noun).append(count == 1 ? "" : "s");
 }
 
+std::string format_seconds(std::int64_t ns) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g s", static_cast<double>(ns) * 1e-9);
+  return text.data();
+}
+
 std::string format_hex(std::uint64_t value) {
   std::string text(16, '0');
   for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kHex[value & 15];

@@ -26,6 +26,9 @@ namespace gradshm::core {
 // "1 bucket", "1,234 buckets"
 [[nodiscard]] std::string plural(std::uint64_t count, std::string_view noun);
 
+// "1.5 s", "0.25 s"
+[[nodiscard]] std::string format_seconds(std::int64_t ns);
+
 // 16 hexadecimal digits.
 [[nodiscard]] std::string format_hex(std::uint64_t value);
 

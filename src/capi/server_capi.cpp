@@ -1,6 +1,7 @@
 // The C ABI of libgradshm-server.so.
 #include <gradshm/server.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "capi/guard.hpp"
@@ -32,6 +33,9 @@ ServerOptions server_options(const gradshm_server_options_t* given) {
   }
   if (raw.spin_ns != 0) options.spin_ns = raw.spin_ns;
   if (raw.drain_ns != 0) options.drain_ns = raw.drain_ns;
+  options.round_deadline_ns = raw.round_deadline_ns;
+  if (raw.rejoin_timeout_ns != 0) options.rejoin_timeout_ns = std::max<std::int64_t>(raw.rejoin_timeout_ns, 0);
+  options.memory_budget = raw.memory_budget;
   if (raw.log != nullptr)
     options.log = [log = raw.log, context = raw.log_context](LogLevel level, const std::string& sentence) {
       log(context, static_cast<int>(level), sentence.c_str());

@@ -82,6 +82,8 @@ Status commit(Committer& committer, int scope, std::size_t index, const CommitRe
 }
 
 std::string wait_sentence(const Handle& handle, Status status, std::uint64_t round) {
+  if (status != Status::timeout && status != Status::empty && status != Status::not_committed)
+    if (std::string why = handle.refusal(); !why.empty()) return why;
   const std::string which = round == 0 ? "the round last committed to" : "round " + format_count(round);
   switch (status) {
     case Status::timeout: {
@@ -91,7 +93,8 @@ std::string wait_sentence(const Handle& handle, Status status, std::uint64_t rou
       return which + " did not close in time" + own + ": `gradshm-top " + handle.instance() + "` shows whom it waits for";
     }
     case Status::evicted: return "worker " + std::to_string(handle.rank()) + " of '" + handle.instance() + "' is no longer a member (it left or was evicted): attach again";
-    case Status::daemon_lost: return "the server '" + handle.instance() + "' (pid " + std::to_string(handle.daemon_pid()) + ") is gone; " + which + " was not closed";
+    case Status::daemon_lost: return "the server '" + handle.instance() + "' (pid " + std::to_string(handle.daemon_pid()) + ") is gone; " + which + " was not closed" +
+             (handle.was_stopped() ? "" : ", and no successor came within the rejoin time-out");
     case Status::not_committed:
       if (!handle.is_worker()) return "an observer commits to no round, so round 0 means nothing to it: name the round";
       if (round == 0) return "this worker has committed to no round yet: commit first (or abstain)";
@@ -125,8 +128,8 @@ void gradshm_detach(gradshm_handle_t* handle) {
   if (inner->forked()) {
     // The parent's memory is not mapped here; unmapping its addresses could hit something of the child's own.
     static_cast<void>(handle->handle.release());
-  } else if (inner->is_worker()) {
-    // Told, not only closed: when this returns, the rank is free. A server that is gone needs no telling.
+  } else if (inner->is_worker() && inner->daemon_lives()) {
+    // Told, not only closed: when this returns, the rank is free. A server that is gone is not waited for.
     const std::string kept = last_error();
     static_cast<void>(guard([&] { inner->command(CommandKind::leave); }));
     static_cast<void>(fail(Status::ok, kept));

@@ -88,7 +88,9 @@ bool Handle::forked() const noexcept { return fork_epoch_ != core::fork_epoch();
 
 void Handle::close_descriptors_in_child() noexcept {
   connection_.socket.reset(), connection_.daemon_pidfd.reset();
-  if (worker_) worker_->doorbell.reset(), worker_->slot_file = {};
+  if (successor_) successor_->socket.reset(), successor_->daemon_pidfd.reset();
+  if (worker_) worker_->doorbell.reset(), worker_->slot_file = {}, worker_->manifest = {};
+  if (view_) view_->close_files();
 }
 
 std::unique_ptr<Handle> Handle::attach(const std::string& instance, const Manifest& manifest, const AttachOptions& options) {
@@ -127,13 +129,14 @@ void Handle::join(const Manifest& manifest, const AttachOptions& options, const 
   const std::string label = options.label.empty() ? program_invocation_short_name : options.label;
   std::memcpy(request.label, label.data(), std::min(label.size(), sizeof request.label - 1));
   // As an encoded layout rather than as TSV, which cannot express every name; the server uses its parameters only.
-  const MemFd content = MemFd::sealed_copy("gradshm-manifest", encode_layout(Layout(manifest, {})));
+  MemFd content = MemFd::sealed_copy("gradshm-manifest", encode_layout(Layout(manifest, {})));
   const std::array<int, 1> sent{content.fd()};
   std::vector<UniqueFd> fds;
   const auto answer = ask<JoinOk>(connection_, request, sent, deadline, 5, &fds);
   view_ = std::make_unique<InstanceView>(duplicate(fds[0]), duplicate(fds[1]), duplicate(fds[2]), connection_.incarnation);
   worker_ = std::make_unique<Worker>();
   worker_->rank = answer.rank, worker_->generation = answer.generation;
+  worker_->manifest = std::move(content), worker_->partial = options.partial, worker_->label = label;
   worker_->slot_file = duplicate(fds[3]), worker_->doorbell = std::move(fds[4]);
   worker_->shape = slot_shape(view_->layout());
   if (answer.rank >= kMaxWorkers || answer.slot_bytes != worker_->shape.total || worker_->slot_file.size() != worker_->shape.total)
@@ -167,28 +170,51 @@ std::byte* Handle::slot(std::size_t parameter) const noexcept {
 }
 
 // Answers carry the command's number: one that comes late, after its command has timed out, is not taken for the next one's.
-void Handle::send_command(CommandKind kind, std::uint32_t value, const Deadline& deadline) {
-  const std::lock_guard lock(command_);
+// False: the server died before it answered.
+bool Handle::try_command(CommandKind kind, std::uint32_t value, const Deadline& deadline) {
+  const std::unique_lock lock(command_, std::chrono::nanoseconds(std::min(deadline.remaining_ns(), kCommandTimeoutNs)));
+  if (!lock) throw Error(Status::timeout, "another thread of this handle waits for the server");
   if (words_.membership() == Status::evicted)
     throw Error(Status::evicted, "worker " + std::to_string(rank()) + " of '" + instance_ + "' is no longer a member (it left or was evicted): attach again");
   Command request;
   request.header.reserved = ++commands_;
   request.kind = static_cast<std::uint32_t>(kind), request.value = value;
-  send_request(connection_, request, {});
   Packet packet;
-  do packet = await_packet(connection_.socket.get(), deadline);
-  while (sequence_of(packet) != commands_);
+  try {
+    send_request(connection_, request, {});
+    do packet = await_packet(connection_.socket.get(), deadline);
+    while (sequence_of(packet) != commands_);
+  } catch (const Error& error) {
+    if (error.status() != Status::daemon_lost) throw;
+    return false;
+  }
   static_cast<void>(parse<Ack>(packet));
+  return true;
+}
+
+// After a restart the successor knows the worker's state as the old server last published it, so that the command is just given again.
+void Handle::send_command(CommandKind kind, std::uint32_t value, const Deadline& deadline) {
+  while (!try_command(kind, value, deadline)) {
+    const Status status = rejoin(deadline);
+    if (status == Status::ok) continue;
+    const std::string why = refusal();
+    throw Error(status, why.empty() ? "the server '" + instance_ + "' is gone" : why);
+  }
 }
 
 void Handle::command(CommandKind kind) {
-  send_command(kind, 0, Deadline::after(kCommandTimeoutNs));
+  // The server's own time-out is added where it has to come back first.
+  const std::int64_t patience_ns = words_.daemon_lives() ? 0 : view_->header().rejoin_timeout_ns;
+  send_command(kind, 0, Deadline::after(kCommandTimeoutNs + patience_ns));
   if (kind == CommandKind::pause) worker_->committer->withdraw();
 }
 
 std::uint64_t Handle::wait_admitted(const Deadline& deadline) {
   const std::string what = "worker " + std::to_string(rank()) + " is not admitted to a round yet: ";
-  switch (const Status status = words_.wait_admitted(deadline)) {
+  Status status = Status::ok;
+  do status = words_.wait_admitted(deadline);
+  while (status == Status::daemon_lost && (status = rejoin(deadline)) == Status::ok);
+  switch (status) {
     case Status::ok: return words_.first_round();
     case Status::timeout:
       if (view_->closed_round() == 0 && view_->control().words->members == 0)
@@ -200,7 +226,11 @@ std::uint64_t Handle::wait_admitted(const Deadline& deadline) {
   }
 }
 
-Status Handle::outcome(Status status, std::uint64_t round) const noexcept { return status == Status::ok ? view_->round_status(round) : status; }
+Status Handle::outcome(Status status, std::uint64_t round) noexcept {
+  if (status != Status::ok) return status;
+  show_newest_result(round);
+  return view_->round_status(round);
+}
 
 // A member that has committed nothing to a round would wait for itself.
 Status Handle::check_waitable(std::uint64_t& round) const noexcept {
@@ -221,16 +251,23 @@ Status Handle::poll(std::uint64_t round) noexcept {
   polled_ns_.store(now, std::memory_order_relaxed);                                    // order: relaxed, as above
   if (words_.daemon_lives()) return status;
   const Status last = words_.look(round);
-  return last == Status::not_closed ? Status::daemon_lost : outcome(last, round);
+  if (last != Status::not_closed) return outcome(last, round);
+  const Status found = is_worker() ? rejoin(Deadline::after(0)) : Status::daemon_lost;
+  return found == Status::ok || found == Status::timeout ? Status::not_closed : found;
 }
 
 Status Handle::wait(std::uint64_t round, const Deadline& deadline) noexcept {
   if (const Status status = check_waitable(round); status != Status::ok) return status;
-  return outcome(words_.wait(round, deadline), round);
+  Status status = Status::ok;
+  do status = words_.wait(round, deadline);
+  while (status == Status::daemon_lost && is_worker() && (status = rejoin(deadline)) == Status::ok);
+  return outcome(status, round);
 }
 
 Status Handle::read(std::size_t parameter, void* data, const Deadline& deadline, ResultInfo& ret_info) noexcept {
   Status status = Status::not_closed;
+  // Who takes part shows himself the newest result by waiting; nobody else would do it for him.
+  if (is_worker() && words_.membership() != Status::ok) show_newest_result(words_.closed_round());
   while (true) {
     const std::int64_t slice_ns = std::min(deadline.remaining_ns(), kPollCheckNs);
     status = view_->read(parameter, data, Deadline::after(slice_ns), ret_info);

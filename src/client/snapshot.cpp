@@ -151,7 +151,7 @@ const char* to_string(ServerState state) {
 }
 
 const char* to_string(EventKind kind) {
-  constexpr const char* kNames[] = {"?", "started", "joined", "admitted", "left", "died", "evicted", "paused", "resumed", "draining", "refused"};
+  constexpr const char* kNames[] = {"?", "started", "joined", "admitted", "left", "died", "evicted", "paused", "resumed", "draining", "refused", "rejoined", "missing"};
   const auto index = static_cast<std::uint32_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "?";
 }

@@ -28,14 +28,53 @@ void copy_out(void* to, const std::byte* from, std::size_t bytes) noexcept {
 }  // namespace
 
 InstanceView::InstanceView(MemFd control, MemFd layout, MemFd result, std::uint64_t incarnation)
-    : layout_(decode_layout(read_sealed(layout, kMaxSharedLayoutBytes, "the layout object"))), control_(open_control(std::move(control))) {
-  std::memcpy(&header_, control_.view.header, sizeof header_);
-  header_.instance[sizeof header_.instance - 1] = '\0';
-  if (header_.object.incarnation != incarnation || header_.object.fingerprint != layout_.layout_fingerprint() ||
-      header_.buckets != layout_.buckets().size() || header_.groups != layout_.groups().size())
+    : layout_file_(std::move(layout)),
+      layout_(decode_layout(read_sealed(layout_file_, kMaxSharedLayoutBytes, "the layout object"))),
+      control_(open_control(std::move(control))),
+      header_(checked_header(control_, incarnation)),
+      result_(open_result(std::move(result), layout_, incarnation)) {}
+
+ControlHeader InstanceView::checked_header(const ControlObject& control, std::uint64_t incarnation) const {
+  ControlHeader header;
+  std::memcpy(&header, control.view.header, sizeof header);
+  header.instance[sizeof header.instance - 1] = '\0';
+  if (header.object.incarnation != incarnation || header.object.fingerprint != layout_.layout_fingerprint() ||
+      header.buckets != layout_.buckets().size() || header.groups != layout_.groups().size())
     throw Error(Status::corrupt, "the control object and the layout of this server do not belong together");
-  result_ = open_result(std::move(result), layout_, incarnation);
+  return header;
 }
+
+ControlHeader InstanceView::header() const {
+  const std::lock_guard lock(header_mutex_);
+  return header_;
+}
+
+void InstanceView::adopt(MemFd control, MemFd result, std::uint64_t incarnation) {
+  ControlObject next = open_control(std::move(control));
+  const ControlHeader header = checked_header(next, incarnation);
+  next_result_ = open_result(std::move(result), layout_, incarnation);
+  control_.mapping.replace(next.file, "control object");
+  control_.file = std::move(next.file);
+  const std::lock_guard lock(header_mutex_);
+  header_ = header;
+}
+
+void InstanceView::adopt_result() {
+  result_.mapping.replace(next_result_.file, "result object", true);
+  result_.file = std::move(next_result_.file);
+  next_result_ = {};
+}
+
+void InstanceView::show_eviction(unsigned rank) {
+  std::string content(control_.mapping.size(), '\0');
+  std::memcpy(content.data(), control_.mapping.data(), content.size());
+  auto* entry = reinterpret_cast<MemberEntry*>(content.data() + header().members_offset) + rank;
+  entry->word = 0;  // no generation: everybody else's
+  const MemFd file = MemFd::sealed_copy("gradshm-evicted", content);
+  control_.mapping.replace(file, "control object");
+}
+
+void InstanceView::close_files() noexcept { layout_file_ = {}, control_.file = {}, result_.file = {}, next_result_.file = {}; }
 
 std::uint64_t InstanceView::closed_round() const noexcept {
   return load_seq_cst(control_.view.words->closed_round);  // order: seq_cst, pairs with Publisher::close
@@ -71,7 +110,7 @@ Status InstanceView::group_weight(std::uint64_t round, std::size_t group, double
     const std::uint64_t before = load_acquire(shared.sequence);  // order: acquire, pairs with Publisher::record's release
     const std::uint64_t whose = load_relaxed(shared.round);      // order: relaxed (both), the fence below pairs with the writer's
     double weight = 0;
-    copy_words_out(&weight, &control_.view.group_weights[round % kRecords * header_.groups + group], sizeof weight);
+    copy_words_out(&weight, &control_.view.group_weights[round % kRecords * layout_.groups().size() + group], sizeof weight);
     fence_acquire();
     if (before % 2 != 0 || load_relaxed(shared.sequence) != before) continue;
     if (whose != round) return Status::not_found;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -25,12 +26,22 @@ class InstanceView {
   InstanceView(MemFd control, MemFd layout, MemFd result, std::uint64_t incarnation);
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
-  [[nodiscard]] const ControlHeader& header() const noexcept { return header_; }
+  [[nodiscard]] ControlHeader header() const;  // of the server that it is connected to now
   [[nodiscard]] const Control& control() const noexcept { return control_.view; }
   [[nodiscard]] const std::byte* result(std::size_t parameter) const noexcept {
     return result_.gradients + layout_.placements()[parameter].offset;
   }
   [[nodiscard]] std::uint64_t closed_round() const noexcept;
+
+  // After a restart. adopt: checks the successor's objects, lays its control over the old one at the same address and keeps its result
+  // aside; adopt_result: lays that over the old result, so that no pointer ever changes. Throw Error(corrupt | incompatible | system).
+  void adopt(MemFd control, MemFd result, std::uint64_t incarnation);
+  void adopt_result();
+  // The successor does not take this worker back: a private control object in its place says what the successor said.
+  void show_eviction(unsigned rank);
+  [[nodiscard]] const MemFd& control_file() const noexcept { return control_.file; }
+  [[nodiscard]] const MemFd& layout_file() const noexcept { return layout_file_; }
+  void close_files() noexcept;  // in a forked child
 
   // ok or empty for a closed round; ok too where its record is no longer kept.
   Status round_status(std::uint64_t round) const noexcept;
@@ -49,10 +60,15 @@ class InstanceView {
   // One try: info, and bytes where data is given.
   Status try_read(std::size_t parameter, void* data, ResultInfo& ret_info) const noexcept;
 
+  [[nodiscard]] ControlHeader checked_header(const ControlObject& control, std::uint64_t incarnation) const;
+
+  MemFd layout_file_;
   Layout layout_;
   ControlObject control_;
+  mutable std::mutex header_mutex_;
   ControlHeader header_;  // a checked copy
   ResultObject result_;
+  ResultObject next_result_;
 };
 
 }  // namespace gradshm::core

@@ -27,16 +27,17 @@ ControlHeader control_header(const Layout& layout, const ServerOptions& options,
   header.started_ns = static_cast<std::uint64_t>(now_ns());
   header.gradient_bytes = layout.gradient_bytes();
   header.bucket_bytes = options.layout.bucket_bytes;
+  header.rejoin_timeout_ns = options.rejoin_timeout_ns, header.round_deadline_ns = options.round_deadline_ns;
   std::strncpy(header.instance, options.name.c_str(), sizeof header.instance - 1);
   return header;
 }
 
-Layout checked_for_space(Layout layout, const ServerOptions& options) {
+Layout checked_for_space(Layout layout, const ServerOptions& options, unsigned expected_workers) {
   const SlotShape shape = slot_shape(layout);
   const std::uint64_t ours = result_bytes(layout) + control_shape(layout.buckets().size(), layout.groups().size()).total;
-  const auto slots = checked_mul(shape.total, options.expect);
+  const auto slots = checked_mul(shape.total, expected_workers);
   const auto wanted = slots ? checked_add(*slots, ours) : std::nullopt;
-  const std::string what = "instance '" + options.name + "' with " + plural(options.expect, "expected worker") + " and " + format_count(layout.gradient_bytes()) + " gradient bytes each";
+  const std::string what = "instance '" + options.name + "' with " + plural(expected_workers, "expected worker") + " and " + format_count(layout.gradient_bytes()) + " gradient bytes each";
   require_space(wanted.value_or(UINT64_MAX), shape.total, what);
   return layout;
 }
@@ -62,11 +63,16 @@ void check_options(const ServerOptions& options) {
   } catch (const Error& error) {
     throw Error(Status::invalid, error.what());  // group prefixes: now, not when the first worker comes
   }
+  constexpr std::int64_t kMaxDeadlineNs = std::int64_t{1} << 60;  // 36 years: sums with the clock do not overflow
+  if (options.round_deadline_ns < 0 || options.round_deadline_ns > kMaxDeadlineNs)
+    throw Error(Status::invalid, "round-deadline takes a time above 0, or 0 for none");
+  if (options.rejoin_timeout_ns < 0 || options.rejoin_timeout_ns > kMaxDeadlineNs)
+    throw Error(Status::invalid, "rejoin-timeout takes a time of 0 or more");
   if (options.op > Op::weighted_mean) throw Error(Status::invalid, "op takes sum, mean or weighted-mean");
 }
 
-Arena::Arena(Manifest manifest, const ServerOptions& options, std::uint64_t incarnation, unsigned reducer_threads)
-    : layout(checked_for_space(Layout(std::move(manifest), options.layout), options)),
+Arena::Arena(Layout given, const ServerOptions& options, std::uint64_t incarnation, unsigned reducer_threads, unsigned expected_workers)
+    : layout(checked_for_space(std::move(given), options, expected_workers)),
       shape(slot_shape(layout)),
       layout_file(MemFd::sealed_copy("gradshm-layout", encode_layout(layout))),
       control(create_control(control_header(layout, options, reducer_threads), incarnation, layout.layout_fingerprint())),

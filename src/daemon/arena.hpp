@@ -12,8 +12,8 @@
 namespace gradshm::core {
 
 struct Arena {
-  // Checks that (1 + expected workers) times the layout is there before it takes anything. Throws Error(no_space | bad_layout).
-  Arena(Manifest manifest, const ServerOptions& options, std::uint64_t incarnation, unsigned reducer_threads);
+  // Checks that (1 + expected workers) times the layout is there before it takes anything; those that bring their slots need none. Throws Error(no_space | bad_layout).
+  Arena(Layout layout, const ServerOptions& options, std::uint64_t incarnation, unsigned reducer_threads, unsigned expected_workers);
 
   Layout layout;
   SlotShape shape;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/checked.hpp"
 #include "base/clock.hpp"
 #include "base/text.hpp"
 #include "daemon/server.hpp"
@@ -26,14 +27,13 @@ void Server::drop_arena() noexcept {
   beacon_data_.parameters = beacon_data_.gradient_bytes = 0;
 }
 
-void Server::make_arena(Manifest manifest) {
+void Server::make_arena(Layout layout, unsigned expected_workers) {
   unsigned threads = options_.reducer_threads;
   if (threads == 0) threads = HostReducer(0).threads();
-  arena_.emplace(std::move(manifest), options_, incarnation_, threads);
+  arena_.emplace(std::move(layout), options_, incarnation_, threads, expected_workers);
   publisher_.emplace(*arena_);
   rounds_.emplace(*arena_, options_, *publisher_, [this](const MemberPtr& member, const std::string& why) {
-    for (const auto& [id, session] : sessions_)
-      if (session->member == member) return end_session(*session, EventKind::evicted, why);
+    if (Session* session = session_of(member)) evict(*session, why, true);
   });
   publisher_->state(ServerState::running);
   publisher_->event(EventKind::started, nullptr, 1, "gradshmd " GRADSHM_VERSION_TEXT);
@@ -45,14 +45,14 @@ void Server::make_arena(Manifest manifest) {
 }
 
 // The first worker's manifest is the layout; every other must match it.
-void Server::admit_manifest(const Packet& packet, bool partial, Member& member) {
-  const MemFd file(UniqueFd(fcntl(packet.fds[0].get(), F_DUPFD_CLOEXEC, 0)));
+void Server::admit_manifest(const UniqueFd& manifest, bool partial, Member& member) {
+  const MemFd file(UniqueFd(fcntl(manifest.get(), F_DUPFD_CLOEXEC, 0)));
   const Layout sent = decode_layout(read_sealed(file, kMaxManifestBytes, "the manifest"));
   const Manifest& mine = sent.manifest();
   if (!arena_ && partial)
     throw Error(Status::bad_layout, "instance '" + options_.name + "' has no layout yet, and a partial worker cannot give it one: "
                                     "start gradshmd with --layout, or attach a complete worker first");
-  if (!arena_) make_arena(mine);
+  if (!arena_) make_arena(Layout(mine, options_.layout), options_.expect);
   check_match(arena_->layout.manifest(), mine, partial, options_.name);
   if (!partial) return;
   const Layout& layout = arena_->layout;
@@ -83,17 +83,50 @@ unsigned Server::choose_rank(int wanted) {
   if (wanted >= 0 && members_[wanted])
     throw Error(Status::rank_taken, "rank " + std::to_string(wanted) + " of '" + options_.name + "' is taken by pid " +
                                         std::to_string(members_[wanted]->pid) + ": choose another, or let the server choose");
-  const auto count = std::count_if(members_.begin(), members_.end(), [](const MemberPtr& member) { return member != nullptr; });
+  std::array<bool, kMaxWorkers> taken{};
+  for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) {
+    if (absent_[rank].generation != 0 && !lives(absent_[rank])) absent_[rank] = {};
+    taken[rank] = members_[rank] != nullptr || absent_[rank].generation != 0;
+  }
+  if (wanted >= 0 && taken[wanted])
+    throw Error(Status::rank_taken, "rank " + std::to_string(wanted) + " of '" + options_.name + "' belongs to pid " + std::to_string(absent_[wanted].pid) +
+                                        ", which paused before the server was restarted: choose another, or let the server choose");
+  const auto count = std::count(taken.begin(), taken.end(), true);
   if (count >= static_cast<std::ptrdiff_t>(options_.max_workers))
     throw Error(Status::full, "instance '" + options_.name + "' has " + plural(static_cast<std::uint64_t>(count), "worker") + ", the most it takes: start gradshmd with a larger --max-workers");
   if (wanted >= 0) return static_cast<unsigned>(wanted);
-  return static_cast<unsigned>(std::find(members_.begin(), members_.end(), nullptr) - members_.begin());
+  return static_cast<unsigned>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+}
+
+// What evicted workers hold counts until they detach or end, so that a loop of evictions and attaches cannot take all memory.
+void Server::check_budget() {
+  const std::uint64_t slot = arena_->shape.total;
+  const std::uint64_t budget = options_.memory_budget != 0 ? options_.memory_budget : checked_mul(slot, 2 * options_.max_workers).value_or(UINT64_MAX);
+  std::uint64_t held = 0, workers = 1;
+  for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) workers += members_[rank] || absent_[rank].generation != 0 ? 1u : 0u;
+  for (const auto& [id, session] : sessions_)
+    if (!session->process_ended(0)) held += session->held_bytes;
+  const std::uint64_t wanted = checked_mul(slot, workers).value_or(UINT64_MAX);
+  if (wanted <= budget && held <= budget - wanted) return;
+  throw Error(Status::no_space, "the memory budget of '" + options_.name + "' is " + format_count(budget) + " bytes: " + plural(workers, "slot") + " with this one take " +
+                                    format_count(wanted) + ", evicted workers that live on hold " + format_count(held) +
+                                    ": detach evicted handles, or start gradshmd with a larger --memory-budget");
+}
+
+void Server::hold_join(Session& session, const Packet& packet) {
+  for (const auto& [id, held] : recovery_->joins)
+    if (id == session.id) throw Error(Status::corrupt, "a second join on one connection");
+  Packet copy;
+  copy.type = packet.type, copy.bytes = packet.bytes;
+  for (const UniqueFd& fd : packet.fds) copy.fds.emplace_back(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  recovery_->joins.emplace_back(session.id, std::move(copy));
 }
 
 void Server::join(Session& session, const Packet& packet) {
   const auto message = parse<Join>(packet, 1);
-  if (!session.greeted || session.member) throw Error(Status::corrupt, "a join before the hello, or a second one");
+  if (!session.greeted || session.member || session.held_bytes != 0) throw Error(Status::corrupt, "a join before the hello, or a second one");
   if (draining_) throw Error(Status::no_server, "instance '" + options_.name + "' is stopping and takes no more workers");
+  if (recovery_) return hold_join(session, packet);
   const bool brings_layout = !arena_;
   try {
     admit(session, packet, message);
@@ -107,9 +140,10 @@ void Server::join(Session& session, const Packet& packet) {
 void Server::admit(Session& session, const Packet& packet, const Join& message) {
   auto member = std::make_shared<Member>();
   member->rank = choose_rank(message.rank);
-  admit_manifest(packet, message.partial != 0, *member);
+  admit_manifest(packet.fds[0], message.partial != 0, *member);
+  check_budget();
   member->generation = next_generation_++;
-  member->pid = session.pid, member->uid = session.uid, member->label = label_of(message.label);
+  member->pid = session.pid, member->pid_start = pid_start_time(session.pid), member->uid = session.uid, member->label = label_of(message.label);
   member->joined_ns = static_cast<std::uint64_t>(now_ns());
   member->partial = message.partial != 0;
   member->contributions.resize(arena_->layout.buckets().size());
@@ -122,15 +156,17 @@ void Server::admit(Session& session, const Packet& packet, const Join& message) 
 void Server::register_member(Session& session, const MemberPtr& member) {
   watch(member->doorbell.get(), Source::doorbell, session.id, EPOLLIN | EPOLLET);
   publisher_->member(*member);  // before the answer: the worker looks at its word as soon as it has it
+  members_[member->rank] = member;
+  refresh(true);  // before the answer too: whoever knows that he has joined is listed, should we be killed now
   if (!send_join_ok(session, *member, member->slot_file)) {
     unwatch(member->doorbell);
+    members_[member->rank] = nullptr;
     publisher_->free_entry(member->rank, member->generation);
+    refresh(true);
     throw Error(Status::corrupt, "it does not read its answers");
   }
   session.member = member;
-  members_[member->rank] = member;
   note(LogLevel::info, EventKind::joined, member.get(), member->partial ? "joined with a part of the layout" : "joined");
-  refresh(true);
 }
 
 bool Server::send_join_ok(Session& session, const Member& member, const MemFd& slot) {

@@ -30,6 +30,7 @@ struct Member {
   MemberState state = MemberState::attached;
   std::uint64_t first_round = 0;
   int pid = 0;
+  std::uint64_t pid_start = 0;  // tells a re-used pid; 0 = unknown
   unsigned uid = 0;
   std::string label;
   std::uint64_t joined_ns = 0;

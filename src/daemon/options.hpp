@@ -25,6 +25,9 @@ struct ServerOptions {
   unsigned reducer_threads = 0;      // 0 = all CPUs
   std::int64_t spin_ns = 50'000;     // how long the loop looks for work before it sleeps
   std::int64_t drain_ns = 5'000'000'000;
+  std::int64_t round_deadline_ns = 0;              // from a round's first commit; 0 = none
+  std::int64_t rejoin_timeout_ns = 30'000'000'000;  // how long the workers of a killed server are waited for, and look for a successor
+  std::uint64_t memory_budget = 0;                 // bytes of slots, those included that evicted workers still hold; 0 = 2 * max_workers slots
   LogSink log = [](LogLevel, const std::string&) {};
 };
 

@@ -77,6 +77,17 @@ void Publisher::record(RoundRecord record, const std::vector<double>& group_weig
   store_release(shared.sequence, (before | 1) + 1);  // order: release, pairs with the reader's acquire load (seqlock.hpp)
 }
 
+void Publisher::adopt_records(const Control& old, std::uint64_t groups) {
+  for (std::size_t at = 0; at < kRecords; ++at) {
+    RoundRecord found;
+    if (!try_read_record(old.records[at], found) || found.round == 0 || found.round % kRecords != at) continue;
+    if (found.round > load_seq_cst(old.words->closed_round)) continue;  // order: seq_cst, as its writer, which is dead: killed before the close
+    std::vector<double> weights(groups);
+    copy_words_out(weights.data(), &old.group_weights[at * groups], groups * sizeof(double));
+    record(found, weights);
+  }
+}
+
 void Publisher::close(std::uint64_t round) {
   // order: seq_cst, pairs with Worker::wait (Dekker over closed_round and waiting) and releases result bytes, headers and record.
   store_seq_cst(control_.words->closed_round, round);

@@ -24,6 +24,7 @@ class Publisher {
   void bucket_reduced(std::size_t bucket, std::uint64_t round);
   void bytes_reduced(std::uint64_t bytes);
   void record(RoundRecord record, const std::vector<double>& group_weights);
+  void adopt_records(const Control& old, std::uint64_t groups);  // what a killed server's control object still tells of its rounds
   void close(std::uint64_t round);
   void open(std::uint64_t opened_ns);
   void member_count(unsigned members);  // of the open round

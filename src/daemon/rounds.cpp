@@ -188,7 +188,7 @@ void Rounds::close() {
 // Admits all that are ready. Only between rounds, or while the open round has no members.
 void Rounds::open() {
   const bool enough = started_ || ready_.size() >= options_.expect;
-  if (!opening_ || !enough || ready_.empty() || !machine_.members().empty()) return;
+  if (!opening_ || held_ || !enough || ready_.empty() || !machine_.members().empty()) return;
   started_ = true;
   first_commit_ns_ = last_commit_ns_ = reduce_ns_ = 0, last_rank_ = -1;
   for (const MemberPtr& member : ready_) {
@@ -203,6 +203,33 @@ void Rounds::open() {
   for (std::size_t bucket = 0; bucket < machine_.buckets(); ++bucket) publisher_.bucket_arrived(bucket, 0);
   publisher_.open(static_cast<std::uint64_t>(now_ns()));
   publisher_.member_count(machine_.members().size());
+}
+
+void Rounds::hold(std::uint64_t closed_round) {
+  held_ = true, started_ = closed_round > 0;
+  machine_ = RoundMachine(arena_.layout.buckets().size(), closed_round);
+  publisher_.close(closed_round);
+}
+
+void Rounds::rejoined(const MemberPtr& member) {
+  started_ = started_ || member->state == MemberState::member;
+  publisher_.member(*member);
+  if (member->state == MemberState::member || member->state == MemberState::ready) ready_.push_back(member);
+  open();  // who was paused may come when the rounds run again
+}
+
+void Rounds::open_again() {
+  held_ = false;
+  open();
+  publisher_.wake();
+}
+
+std::vector<MemberPtr> Rounds::late() const {
+  std::vector<MemberPtr> found;
+  machine_.members().for_each([&](unsigned rank) {
+    if (!machine_.committed_all(rank)) found.push_back(taking_part_[rank]);
+  });
+  return found;
 }
 
 void Rounds::ready(const MemberPtr& member) {

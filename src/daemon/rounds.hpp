@@ -24,6 +24,11 @@ class Rounds {
   // One pass: true if anything happened. Bounded work: at most about 32 MiB of results are summed.
   bool turn();
 
+  // After a restart: nothing opens until open_again. The next round is closed_round + 1; raised while survivors hand over.
+  void hold(std::uint64_t closed_round);
+  void rejoined(const MemberPtr& member);  // with the state that it had under the killed server
+  void open_again();
+
   void ready(const MemberPtr& member);   // takes part from the next opening on
   void paused(const MemberPtr& member);
   void remove(const MemberPtr& member);  // left, died or evicted; its entry shows it before any round closes without it
@@ -34,6 +39,8 @@ class Rounds {
   [[nodiscard]] bool has_commits() const noexcept { return first_commit_ns_ != 0; }
   [[nodiscard]] unsigned threads() const noexcept { return reduction_.threads(); }
   [[nodiscard]] const RankSet& members() const noexcept { return machine_.members(); }
+  [[nodiscard]] std::int64_t first_commit_ns() const noexcept { return static_cast<std::int64_t>(first_commit_ns_); }  // of the open round; 0 = none yet
+  [[nodiscard]] std::vector<MemberPtr> late() const;  // members that have not committed everything
 
  private:
   bool scan();
@@ -63,6 +70,7 @@ class Rounds {
   std::vector<MemberPtr> ready_;                    // to be admitted at the next opening
   bool started_ = false;                            // round 1 has opened
   bool opening_ = true;
+  bool held_ = false;                               // survivors of a restart are still coming back
   std::uint64_t first_commit_ns_ = 0, last_commit_ns_ = 0, reduce_ns_ = 0;
   int last_rank_ = -1;
 };

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/text.hpp"
@@ -22,6 +23,8 @@ namespace {
 
 constexpr std::int64_t kRefreshNs = 1'000'000'000, kBusyRefreshNs = 100'000'000;
 constexpr int kSpinsPerLook = 64;
+constexpr std::int64_t kTimerTickNs = 100'000'000;     // how often timers are looked at while one runs
+constexpr std::int64_t kLongestTurnNs = 250'000'000;  // a turn beyond this: we were stopped, or starved
 
 std::uint64_t random_word() {
   std::uint64_t word = 0;
@@ -55,18 +58,23 @@ constexpr std::uint64_t kIdMask = (std::uint64_t{1} << 56) - 1;
 Server::Server(ServerOptions options)
     : options_((check_options(options), std::move(options))),
       incarnation_(random_word()),
+      next_generation_(random_word() >> 16),  // never one that a killed server gave out
       directory_(options_.name),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       stop_event_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       spare_fd_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   try {
-    if (!options_.layout_path.empty()) make_arena(load_manifest(options_.layout_path));
+    if (!options_.layout_path.empty()) given_layout_ = load_manifest(options_.layout_path);
+    if (const auto dead = read_beacon(geteuid(), options_.name)) begin_recovery(*dead);
+    if (given_layout_ && !recovery_) make_arena(Layout(*std::exchange(given_layout_, std::nullopt), options_.layout), options_.expect);
     listener_ = listen_on(socket_path(options_.name));
     beacon_data_.incarnation = incarnation_, beacon_data_.pid = getpid(), beacon_data_.uid = geteuid();
     beacon_data_.pid_start = pid_start_time(getpid()), beacon_data_.started_unix_s = static_cast<std::uint64_t>(time(nullptr));
     std::strncpy(beacon_data_.name, options_.name.c_str(), sizeof beacon_data_.name - 1);
     std::strncpy(beacon_data_.socket_path, socket_path(options_.name).c_str(), sizeof beacon_data_.socket_path - 1);
-    beacon_.emplace(options_.name, beacon_data_);
+    beacon_data_.pid_namespace = own_pid_namespace();
+    list_members();
+    beacon_.emplace(options_.name, beacon_data_);  // floor and list are in it before anybody can connect
     watch(listener_.get(), Source::listener, 0, EPOLLIN);
     watch(stop_event_.get(), Source::stop, 0, EPOLLIN);
   } catch (...) {
@@ -95,12 +103,18 @@ void Server::unwatch(const UniqueFd& fd) noexcept {
 void Server::run() {
   refresh(true);
   while (!stopped_) {
-    if (!look_for_work()) sleep();
+    if (!look_for_work() && !(draining_ && drained())) sleep();  // the stop may have come in that look: no event would end the sleep
+    notice_gap();
+    enforce_deadline();
+    if (recovery_) tend_recovery();
     refresh(false);
     if (!draining_) continue;
     while (turn()) {}  // commits that came together with the stop count
     if (drained()) stopped_ = true;
   }
+  // From here on nobody is answered: workers that ask or wait must see it now, not when the object is destroyed.
+  if (publisher_) publisher_->state(ServerState::stopped), publisher_->wake();
+  sessions_.clear();
 }
 
 // Out of memory in the middle of a round is no end: nothing was marked done, so the next turn does it again.
@@ -140,7 +154,9 @@ void Server::sleep() {
     publisher_->idle(false);
     return;
   }
-  const std::int64_t until = draining_ ? std::min(drain_until_ns_, refreshed_ns_ + kRefreshNs) : refreshed_ns_ + kRefreshNs;
+  std::int64_t until = refreshed_ns_ + kRefreshNs;
+  if (draining_) until = std::min(until, drain_until_ns_);
+  if (timers_run()) until = std::min(until, now_ns() + kTimerTickNs);
   dispatch(static_cast<int>(std::clamp<std::int64_t>((until - now_ns()) / 1'000'000 + 1, 1, 1000)));
   if (publisher_) publisher_->idle(false);
 }
@@ -160,14 +176,25 @@ void Server::handle(Source source, std::uint64_t id) {
   if (found == sessions_.end()) return;  // ended by an earlier event of the same batch
   Session& session = *found->second;
   if (source == Source::pidfd) return end_session(session, EventKind::died, kDied);
+  protect(session, [&] { receive(session); });
+}
+
+void Server::serve(Session& session, const Packet& packet) {
+  protect(session, [&] { answer(session, packet); });
+}
+
+template <class Function>
+void Server::protect(Session& session, Function&& body) {
   try {
-    receive(session);
+    body();
   } catch (const std::exception& error) {
     // One connection's fault: tell it, drop it, nobody else notices.
     const auto* ours = dynamic_cast<const Error*>(&error);
     options_.log(LogLevel::warning, "connection of pid " + std::to_string(session.pid) + " dropped: " + error.what());
     [[maybe_unused]] const bool sent = send_message(session.socket.get(), error_reply(ours != nullptr ? ours->status() : Status::internal, error.what()));
-    end_session(session, EventKind::evicted, "its connection sent nonsense");
+    if (session.member) return evict(session, "its connection sent nonsense", false);
+    if (session.held_bytes == 0) return end_session(session, EventKind::evicted, "its connection sent nonsense");
+    unwatch(session.socket), session.socket.reset();
   }
 }
 
@@ -205,13 +232,59 @@ void Server::refresh(bool now) {
   if (!now && time - refreshed_ns_ < (moved ? kBusyRefreshNs : kRefreshNs)) return;
   refreshed_ns_ = time;
   beacon_data_.progress_ns = static_cast<std::uint64_t>(time);
-  beacon_data_.members = 0;
-  std::fill(std::begin(beacon_data_.member_ranks), std::end(beacon_data_.member_ranks), 0);
-  for (const MemberPtr& member : members_)
-    if (member) ++beacon_data_.members, beacon_data_.member_ranks[member->rank / 64] |= std::uint64_t{1} << (member->rank % 64);
+  list_members();
   if (rounds_) beacon_data_.closed_round = rounds_->closed_round();
   static_cast<void>(beacon_->update(beacon_data_));  // a failed write leaves an older beacon, which readers see by its age
   if (publisher_) publisher_->progress(static_cast<std::uint64_t>(time));
+}
+
+void Server::list_members() {
+  beacon_data_.members = 0;
+  std::fill(std::begin(beacon_data_.member_ranks), std::end(beacon_data_.member_ranks), 0);
+  for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) {
+    ListedWorker& listed = beacon_data_.listed[rank];
+    listed = absent_[rank];
+    if (const MemberPtr& member = members_[rank]) {
+      const bool takes_part = member->state == MemberState::ready || member->state == MemberState::member;
+      listed = {member->generation, member->pid_start, member->pid, takes_part ? 1u : 0u};
+    }
+    if (listed.generation == 0) continue;
+    ++beacon_data_.members;
+    beacon_data_.member_ranks[rank / 64] |= std::uint64_t{1} << (rank % 64);
+  }
+}
+
+bool Server::timers_run() const noexcept {
+  return recovery_ || (options_.round_deadline_ns != 0 && rounds_ && rounds_->first_commit_ns() != 0);
+}
+
+// While we were stopped nobody could be admitted or answered: what ran out meanwhile is no fault of the workers.
+void Server::notice_gap() {
+  const std::int64_t now = now_ns(), before = std::exchange(ticked_ns_, now);
+  if (before == 0 || now - before <= kLongestTurnNs) return;
+  if (round_has_begun()) extension_ns_ += now - std::max(before, first_commit_ns_);
+  if (recovery_) recovery_->until_ns += now - before;
+}
+
+// Its first commit has been seen. The extension is of that round only.
+bool Server::round_has_begun() {
+  const std::int64_t first = rounds_ ? rounds_->first_commit_ns() : 0;
+  if (first != std::exchange(first_commit_ns_, first)) extension_ns_ = 0;
+  return first != 0;
+}
+
+// Sockets first, then commit words, then the deadline.
+void Server::enforce_deadline() {
+  if (options_.round_deadline_ns == 0 || !rounds_) return;
+  const auto expired = [&] { return round_has_begun() && now_ns() >= first_commit_ns_ + options_.round_deadline_ns + extension_ns_; };
+  if (!expired()) return;
+  dispatch(0);
+  while (turn()) {}
+  if (!expired()) return;
+  for (const MemberPtr& member : rounds_->late())
+    if (Session* session = session_of(member))
+      evict(*session, "evicted: it had not committed everything to round " + format_count(rounds_->open_round()) + " " +
+                          format_seconds(options_.round_deadline_ns) + " after its first commit (--round-deadline)", true);
 }
 
 void Server::note(LogLevel level, EventKind kind, const Member* member, const std::string& text) {

@@ -12,6 +12,7 @@
 #include "daemon/options.hpp"
 #include "daemon/rounds.hpp"
 #include "daemon/session.hpp"
+#include "layout/manifest.hpp"
 #include "memory/beacon.hpp"
 #include "memory/rundir.hpp"
 #include "protocol/wire.hpp"
@@ -41,6 +42,11 @@ class Server {
   [[nodiscard]] bool drained() const;
   void begin_drain();
   void refresh(bool now);
+  void list_members();
+  [[nodiscard]] bool timers_run() const noexcept;
+  void notice_gap();
+  [[nodiscard]] bool round_has_begun();
+  void enforce_deadline();
 
   void accept_all();
   void refuse_for_want_of_fds();
@@ -48,16 +54,42 @@ class Server {
   void answer(Session& session, const Packet& packet);
   void hello(Session& session, const Packet& packet);
   void join(Session& session, const Packet& packet);
+  void hold_join(Session& session, const Packet& packet);
   void admit(Session& session, const Packet& packet, const Join& message);
   void observe(Session& session, const Packet& packet);
   void command(Session& session, const Packet& packet);
   void allocated(Session& session, bool ready);
   void end_session(Session& session, EventKind how, const std::string& why);
   void forget_member(const MemberPtr& member, EventKind how, const std::string& why);
+  void evict(Session& session, const std::string& why, bool keep_connection);
+  [[nodiscard]] Session* session_of(const MemberPtr& member) noexcept;
+  void serve(Session& session, const Packet& packet);
+  template <class Function>
+  void protect(Session& session, Function&& body);  // what it throws is the connection's fault alone
 
-  void make_arena(Manifest manifest);
+  // After a restart (recovery.cpp): the workers of a killed server, and from where its rounds go on.
+  struct Recovery {
+    std::uint64_t floor = 0;     // newest round that any of them has seen closed
+    std::int64_t until_ns = 0;
+    std::vector<std::pair<std::uint64_t, Packet>> joins;  // by session id: newcomers wait until the survivors are back
+  };
+  struct HandedOver;
+  void begin_recovery(const BeaconData& dead);
+  void begin_recovery(const HandedOver& first);
+  void await_survivors(std::uint64_t floor, const std::string& of_whom);
+  void tend_recovery();
+  void end_recovery();
+  [[nodiscard]] bool lives(const ListedWorker& worker) const;
+  void rejoin(Session& session, const Packet& packet);
+  void check_listed(const HandedOver& old, const Rejoin& message);
+  void raise_floor(const HandedOver& old);
+  void take_layout(const Packet& packet, const HandedOver& old);
+  void take_back(Session& session, const Packet& packet, const HandedOver& old, const Rejoin& message);
+
+  void make_arena(Layout layout, unsigned expected_workers);
   void drop_arena() noexcept;
-  void admit_manifest(const Packet& packet, bool partial, Member& member);
+  void admit_manifest(const UniqueFd& manifest, bool partial, Member& member);
+  void check_budget();
   [[nodiscard]] unsigned choose_rank(int wanted);
   void drop_if_ended(unsigned rank);
   void register_member(Session& session, const MemberPtr& member);
@@ -65,7 +97,7 @@ class Server {
   void note(LogLevel level, EventKind kind, const Member* member, const std::string& text);
 
   ServerOptions options_;
-  std::uint64_t incarnation_;
+  std::uint64_t incarnation_, next_generation_;
   InstanceDirectory directory_;
   UniqueFd epoll_, listener_, stop_event_, spare_fd_;
   std::optional<Arena> arena_;
@@ -75,7 +107,11 @@ class Server {
   BeaconData beacon_data_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::array<MemberPtr, kMaxWorkers> members_;  // attached now, by rank
-  std::uint64_t next_id_ = 1, next_generation_ = 1;
+  std::optional<Recovery> recovery_;
+  std::array<ListedWorker, kMaxWorkers> absent_;  // of a killed server, not back yet; paused ones may come as long as they live
+  std::optional<Manifest> given_layout_;          // of --layout, while the survivors may still bring theirs
+  std::uint64_t next_id_ = 1;
+  std::int64_t ticked_ns_ = 0, extension_ns_ = 0, first_commit_ns_ = 0;
   std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0, complained_ns_ = 0;
   bool draining_ = false, stopped_ = false;
 };

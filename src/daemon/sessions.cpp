@@ -75,6 +75,7 @@ void Server::answer(Session& session, const Packet& packet) {
     switch (packet.type) {
       case MessageType::hello: return hello(session, packet);
       case MessageType::join: return join(session, packet);
+      case MessageType::rejoin: return rejoin(session, packet);
       case MessageType::observe: return observe(session, packet);
       case MessageType::command: return command(session, packet);
       default: throw Error(Status::corrupt, "a message of type " + std::to_string(static_cast<int>(packet.type)) + " is not for a server");
@@ -125,6 +126,7 @@ void Server::observe(Session& session, const Packet& packet) {
 
 void Server::command(Session& session, const Packet& packet) {
   const auto message = parse<Command>(packet);
+  if (!session.member && session.held_bytes != 0) throw Error(Status::evicted, "this worker was evicted: detach and attach again");
   if (!session.member) throw Error(Status::corrupt, "a command of a connection that has not joined");
   const MemberPtr member = session.member;
   const auto kind = static_cast<CommandKind>(message.kind);
@@ -143,6 +145,7 @@ void Server::command(Session& session, const Packet& packet) {
     case CommandKind::leave: forget_member(member, EventKind::left, "left"), session.member = nullptr; break;
     default: throw Error(Status::corrupt, "an unknown command");
   }
+  refresh(true);  // before the answer: a successor must know who takes part
   Ack ack;
   ack.header.reserved = sequence_of(packet);
   if (!send_message(session.socket.get(), ack)) throw Error(Status::corrupt, "it does not read its answers");
@@ -156,6 +159,21 @@ void Server::forget_member(const MemberPtr& member, EventKind how, const std::st
   unwatch(member->doorbell);
   member->doorbell.reset();
   refresh(true);
+}
+
+Session* Server::session_of(const MemberPtr& member) noexcept {
+  for (const auto& [id, session] : sessions_)
+    if (session->member == member) return session.get();
+  return nullptr;
+}
+
+// Its process may write on into the slot for as long as it likes: nobody reads there any more. The session stays, to know when that ends.
+void Server::evict(Session& session, const std::string& why, bool keep_connection) {
+  const MemberPtr member = std::move(session.member);
+  session.member = nullptr;
+  session.held_bytes = arena_->shape.total;
+  if (!keep_connection) unwatch(session.socket), session.socket.reset();
+  forget_member(member, EventKind::evicted, why);
 }
 
 void Server::end_session(Session& session, EventKind how, const std::string& why) {

@@ -129,7 +129,7 @@ std::uint64_t pid_start_time(pid_t pid) {
   std::string text((std::istreambuf_iterator<char>(file)), {});
   // The command in field 2 may hold anything, so fields are counted from its closing parenthesis.
   const std::size_t close = text.rfind(')');
-  if (close == std::string::npos) return 0;
+  if (close == std::string::npos || close + 2 >= text.size() || text[close + 2] == 'Z') return 0;
   std::uint64_t start = 0;
   std::size_t at = close + 1;
   for (int field = 2; field < 21 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
@@ -137,6 +137,14 @@ std::uint64_t pid_start_time(pid_t pid) {
   return start;
 }
 
-bool is_alive(const BeaconData& beacon) { return beacon.pid > 0 && pid_start_time(beacon.pid) == beacon.pid_start; }
+std::uint64_t own_pid_namespace() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+bool is_alive(const BeaconData& beacon) {
+  if (beacon.pid_namespace != 0 && beacon.pid_namespace != own_pid_namespace()) return true;  // its pid says nothing here
+  return beacon.pid > 0 && pid_start_time(beacon.pid) == beacon.pid_start;
+}
 
 }  // namespace gradshm::core

@@ -14,6 +14,14 @@
 
 namespace gradshm::core {
 
+// An attached worker, as a new server must know it: whoever is listed and lives is waited for after a restart.
+struct ListedWorker {
+  std::uint64_t generation = 0;  // 0 = nobody has this rank
+  std::uint64_t pid_start = 0;
+  std::int32_t pid = 0;          // in the server's pid namespace; 0 = it is in another one
+  std::uint32_t takes_part = 0;  // 1: ready or a member; 0: attached only, or paused
+};
+
 struct BeaconData {
   ObjectHeader object;
   std::uint64_t sequence = 0;          // grows with every write
@@ -27,6 +35,8 @@ struct BeaconData {
   std::uint64_t members = 0;
   std::uint64_t parameters = 0, gradient_bytes = 0;
   std::uint64_t progress_ns = 0;       // CLOCK_MONOTONIC of the last write
+  std::uint64_t pid_namespace = 0;     // inode of the server's; pids mean nothing in another one
+  ListedWorker listed[kMaxWorkers] = {};  // by rank; at once
   char name[kPageBytes / 32] = {};
   char socket_path[112] = {};
 };
@@ -56,7 +66,8 @@ class Beacon {
 [[nodiscard]] std::vector<BeaconData> list_beacons(uid_t uid);  // by name; of all run directories
 // Unlinks the beacon if it still is that of the same incarnation. False if not.
 bool remove_beacon(const BeaconData& beacon) noexcept;
-[[nodiscard]] bool is_alive(const BeaconData& beacon);          // the process that wrote it still runs
-[[nodiscard]] std::uint64_t pid_start_time(pid_t pid);          // 0: no such process
+[[nodiscard]] bool is_alive(const BeaconData& beacon);          // the process that wrote it still runs, or is in another pid namespace
+[[nodiscard]] std::uint64_t pid_start_time(pid_t pid);          // 0: no such process, or a zombie
+[[nodiscard]] std::uint64_t own_pid_namespace();                // 0: unknown
 
 }  // namespace gradshm::core

@@ -24,6 +24,8 @@ struct ControlHeader {
   std::uint64_t started_ns = 0;   // CLOCK_MONOTONIC
   std::uint64_t gradient_bytes = 0;  // of one slot
   std::uint64_t bucket_bytes = 0;
+  std::int64_t rejoin_timeout_ns = 0;  // how long workers look for a successor if this server is killed
+  std::int64_t round_deadline_ns = 0;  // 0 = none
   std::uint64_t words_offset = 0, members_offset = 0, buckets_offset = 0, records_offset = 0, weights_offset = 0, events_offset = 0;
   char instance[kInstanceNameBytes] = {};
 };
@@ -79,7 +81,7 @@ struct RoundRecord {
   std::uint64_t nonfinite_by_rank[kMaxWorkers] = {};
 };
 
-enum class EventKind : std::uint32_t { started = 1, joined, admitted, left, died, evicted, paused, resumed, draining, refused };
+enum class EventKind : std::uint32_t { started = 1, joined, admitted, left, died, evicted, paused, resumed, draining, refused, rejoined, missing };
 
 struct Event {
   std::uint64_t sequence = 0;  // odd while it changes; 2 * (number + 1) when written

@@ -80,6 +80,13 @@ Mapping::Mapping(const MemFd& file, Access access, std::uint64_t bytes, const ch
   if (madvise(data(), bytes, MADV_DONTFORK) != 0) throw system_error("madvise(MADV_DONTFORK)", errno);
 }
 
+void Mapping::replace(const MemFd& file, const char* what, bool populate) {
+  const int flags = MAP_SHARED | MAP_FIXED | (populate ? MAP_POPULATE : 0);
+  if (mmap(data(), size(), PROT_READ, flags, file.fd(), 0) == MAP_FAILED)
+    throw system_error(std::string("cannot map the new ") + what + " over the old one (" + format_count(size()) + " bytes)", errno);
+  if (madvise(data(), size(), MADV_DONTFORK) != 0) throw system_error("madvise(MADV_DONTFORK)", errno);
+}
+
 std::string read_sealed(const MemFd& file, std::uint64_t max_bytes, const char* what) {
   const int sealed = file.seals();
   const int needed = kSealShrink | kSealGrow | kSealWrite;

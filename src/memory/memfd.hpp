@@ -47,6 +47,10 @@ class Mapping {
   // Not inherited by forked children (MADV_DONTFORK). populate: fault the pages in now. Throws Error naming what.
   Mapping(const MemFd& file, Access access, std::uint64_t bytes, const char* what, bool populate = false);
 
+  // Another file of the same size takes this one's place at the same address, read-only: pointers into the mapping stay good, and every
+  // load meets either the old or the new file. Boost.Interprocess cannot do this, so it is a plain mmap with MAP_FIXED over its region.
+  void replace(const MemFd& file, const char* what, bool populate = false);
+
   [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(region_.get_address()); }
   [[nodiscard]] std::uint64_t size() const noexcept { return region_.get_size(); }
   [[nodiscard]] explicit operator bool() const noexcept { return region_.get_size() != 0; }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t compute_abi_hash() {
   constexpr std::uint64_t kFacts[] = {
       sizeof(ObjectHeader), offsetof(ObjectHeader, abi_hash), offsetof(ObjectHeader, checksum),
-      sizeof(ControlHeader), offsetof(ControlHeader, op), offsetof(ControlHeader, words_offset), offsetof(ControlHeader, instance),
+      sizeof(ControlHeader), offsetof(ControlHeader, op), offsetof(ControlHeader, rejoin_timeout_ns), offsetof(ControlHeader, words_offset), offsetof(ControlHeader, instance),
       sizeof(ControlWords), offsetof(ControlWords, wake_seq), offsetof(ControlWords, idle), offsetof(ControlWords, state),
       offsetof(ControlWords, progress_ns), offsetof(ControlWords, events), offsetof(ControlWords, bytes_reduced),
       sizeof(MemberEntry), offsetof(MemberEntry, first_round), offsetof(MemberEntry, pid), offsetof(MemberEntry, label),
@@ -29,7 +29,7 @@ constexpr std::uint64_t compute_abi_hash() {
       sizeof(BucketResult), offsetof(BucketResult, round), offsetof(BucketResult, contributors), offsetof(BucketResult, uniform),
       sizeof(ParameterResult), offsetof(ParameterResult, count),
       sizeof(SlotHeader), sizeof(SlotWords), sizeof(CommitBlock), offsetof(CommitBlock, weight_bits), offsetof(CommitBlock, presence),
-      sizeof(BeaconData), offsetof(BeaconData, incarnation), offsetof(BeaconData, closed_round), offsetof(BeaconData, socket_path),
+      sizeof(BeaconData), offsetof(BeaconData, incarnation), offsetof(BeaconData, closed_round), sizeof(ListedWorker), offsetof(BeaconData, listed), offsetof(BeaconData, socket_path),
       kRecords, kEvents, kMaxWorkers, kLabelBytes, kLineBytes, kPageBytes, kParameterAlignment};
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const std::uint64_t fact : kFacts) hash = (hash ^ fact) * 0x100000001b3;

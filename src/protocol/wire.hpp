@@ -10,6 +10,8 @@
 //                                 <-    Ack
 //   Command(ready|pause|resume|leave) ->
 //                                 <-    Ack
+//   Rejoin + [control, layout, slot, doorbell, manifest] ->                   instead of Join, after a server was killed
+//                                 <-    RejoinOk + [control, result]
 //   Observe                       ->
 //                                 <-    ObserveOk + [control, layout, result]
 #pragma once
@@ -35,7 +37,7 @@ inline constexpr std::size_t kMaxMessageBytes = 4096;
 inline constexpr std::size_t kMaxFds = 8;
 inline constexpr std::uint64_t kMaxManifestBytes = 256u << 20;
 
-enum class MessageType : std::uint16_t { hello = 1, hello_ok, join, join_ok, command, ack, observe, observe_ok, error };
+enum class MessageType : std::uint16_t { hello = 1, hello_ok, join, join_ok, command, ack, observe, observe_ok, error, rejoin, rejoin_ok };
 enum class CommandKind : std::uint32_t { allocated = 1, ready, pause, resume, leave };
 
 struct MessageHeader {
@@ -77,6 +79,23 @@ struct JoinOk {
   std::uint64_t slot_bytes = 0;
   std::uint32_t rank = 0;
   std::uint32_t reserved = 0;
+};
+
+// A worker of a server that was killed hands over what it has from it.
+struct Rejoin {
+  static constexpr auto kType = MessageType::rejoin;
+  MessageHeader header;
+  std::uint64_t generation = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t partial = 0;
+  std::uint64_t incarnation = 0;  // of the server that was killed
+  char label[kLabelBytes] = {};
+};
+
+struct RejoinOk {
+  static constexpr auto kType = MessageType::rejoin_ok;
+  MessageHeader header;
+  std::uint64_t incarnation = 0;
 };
 
 struct Command {

@@ -38,7 +38,7 @@ pid_t start(const std::string& path, const std::vector<std::string>& arguments, 
   if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(126);
-  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   dup2(fd, 1), dup2(fd, 2);
   execv(path.c_str(), raw.data());
   _exit(127);
@@ -107,12 +107,29 @@ std::string build_path(const std::string& program) {
 }
 
 DaemonProcess::DaemonProcess(std::vector<std::string> options) : name_(fresh_name()), log_path_(directory_.path() + "/" + name_ + ".log") {
+  start_program(std::move(options));
+}
+
+void DaemonProcess::start_program(std::vector<std::string> options) {
   options.insert(options.begin(), {"--name", name_});
+  const std::size_t before = log().size();
   pid_ = start(build_path("tools/gradshmd"), options, log_path_);
+  const auto is_ready = [&] { return log().find("ready: ", before) != std::string::npos; };
   int status = 0;
-  const bool settled = eventually([&] { return log().find("ready: ") != std::string::npos || waitpid(pid_, &status, WNOHANG) == pid_; });
-  if (settled && log().find("ready: ") != std::string::npos) return;
+  bool ended = false;
+  if (eventually([&] { return is_ready() || (ended = waitpid(pid_, &status, WNOHANG) == pid_); }) && is_ready()) return;
+  if (ended) pid_ = -1;
   throw std::runtime_error("gradshmd did not get ready: " + log());
+}
+
+void DaemonProcess::kill() {
+  signal(SIGKILL);
+  wait();
+}
+
+void DaemonProcess::restart(std::vector<std::string> options) {
+  if (pid_ > 0) kill();
+  start_program(std::move(options));
 }
 
 DaemonProcess::~DaemonProcess() {

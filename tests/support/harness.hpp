@@ -54,9 +54,12 @@ class DaemonProcess {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   void signal(int number);
   int wait();  // exit status as of waitpid
+  void kill();  // -9, and returns when it is gone
+  void restart(std::vector<std::string> options = {});  // under the same name; the log goes on
   [[nodiscard]] std::string log() const;
 
  private:
+  void start_program(std::vector<std::string> options);
   RunDirectory directory_;
   std::string name_, log_path_;
   pid_t pid_ = -1;
