@@ -6,12 +6,13 @@
 
 #include "capi/guard.hpp"
 #include "capi/structs.hpp"
-#include "daemon/server.hpp"
+#include "daemon/server_runner.hpp"
 
 using namespace gradshm::core;
 
 struct gradshm_server {
-  std::unique_ptr<Server> server;
+  explicit gradshm_server(ServerOptions options) : runner(std::move(options)) {}
+  ServerRunner runner;
 };
 
 namespace {
@@ -43,6 +44,13 @@ ServerOptions server_options(const gradshm_server_options_t* given) {
   return options;
 }
 
+ServerRunner& usable(gradshm_server_t* server) {
+  require(server, "server");
+  if (server->runner.forked())
+    throw Error(Status::forked, "the server '" + server->runner.name() + "' belongs to the parent process: start another one here");
+  return server->runner;
+}
+
 }  // namespace
 
 extern "C" {
@@ -53,21 +61,35 @@ const char* gradshm_server_last_error(void) { return last_error().c_str(); }
 int gradshm_server_create(const gradshm_server_options_t* options, gradshm_server_t** ret_server) {
   return guard([&] {
     require(ret_server, "ret_server");
-    *ret_server = new gradshm_server{std::make_unique<Server>(server_options(options))};
+    *ret_server = new gradshm_server(server_options(options));
+  });
+}
+
+int gradshm_server_start(const gradshm_server_options_t* options, gradshm_server_t** ret_server) {
+  return guard([&] {
+    require(ret_server, "ret_server");
+    std::unique_ptr<gradshm_server> server(new gradshm_server(server_options(options)));
+    server->runner.start();
+    *ret_server = server.release();
   });
 }
 
 int gradshm_server_run(gradshm_server_t* server) {
-  return guard([&] {
-    require(server, "server");
-    server->server->run();
-  });
+  return guard([&] { usable(server).run(); });
 }
 
 void gradshm_server_stop(gradshm_server_t* server) {
-  if (server != nullptr) server->server->stop();
+  if (server != nullptr && !server->runner.forked()) server->runner.stop();
 }
 
-void gradshm_server_destroy(gradshm_server_t* server) { delete server; }
+int gradshm_server_wait(gradshm_server_t* server, int64_t timeout_ns) {
+  return guard([&] { usable(server).wait(Deadline::after(timeout_ns)); });
+}
+
+const char* gradshm_server_name(const gradshm_server_t* server) { return server == nullptr ? "" : server->runner.name().c_str(); }
+
+void gradshm_server_destroy(gradshm_server_t* server) {
+  if (server != nullptr && !server->runner.forked()) delete server;  // a child's copy is left as it is
+}
 
 }  // extern "C"

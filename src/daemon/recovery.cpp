@@ -104,7 +104,7 @@ void Server::end_recovery() {
   refresh(true);  // the missing are struck off before any round closes without them
   if (rounds_) rounds_->open_again();
   for (const auto& [id, packet] : joins)
-    if (const auto found = sessions_.find(id); found != sessions_.end()) serve(*found->second, packet);
+    if (const auto found = sessions_.find(id); found != sessions_.end()) deliver(*found->second, packet);
 }
 
 void Server::rejoin(Session& session, const Packet& packet) {

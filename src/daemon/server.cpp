@@ -17,6 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/text.hpp"
+#include "daemon/fork_guard.hpp"
 
 namespace gradshm::core {
 namespace {
@@ -77,15 +78,30 @@ Server::Server(ServerOptions options)
     beacon_.emplace(options_.name, beacon_data_);  // floor and list are in it before anybody can connect
     watch(listener_.get(), Source::listener, 0, EPOLLIN);
     watch(stop_event_.get(), Source::stop, 0, EPOLLIN);
+    register_server(this);
   } catch (...) {
     if (beacon_) beacon_->remove();
     throw;
   }
 }
 
-Server::~Server() {
+Server::~Server() { end(); }
+
+void Server::end() noexcept {
+  if (ended_) return;
+  ended_ = true;
+  unregister_server(this);  // first: a fork meanwhile must not close what is being closed here
   if (publisher_) publisher_->state(ServerState::stopped), publisher_->wake();
   beacon_->remove();
+  sessions_.clear();
+  listener_.reset();
+  directory_.reset();
+}
+
+// Not those of the sessions: their list may be in the middle of a change.
+void Server::close_descriptors_in_child() noexcept {
+  listener_.reset(), epoll_.reset(), stop_event_.reset();
+  directory_->close_lock();
 }
 
 void Server::watch(int fd, Source source, std::uint64_t id, std::uint32_t events) {
@@ -101,6 +117,16 @@ void Server::unwatch(const UniqueFd& fd) noexcept {
 }
 
 void Server::run() {
+  try {
+    serve();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+void Server::serve() {
   refresh(true);
   while (!stopped_) {
     if (!look_for_work() && !(draining_ && drained())) sleep();  // the stop may have come in that look: no event would end the sleep
@@ -112,9 +138,6 @@ void Server::run() {
     while (turn()) {}  // commits that came together with the stop count
     if (drained()) stopped_ = true;
   }
-  // From here on nobody is answered: workers that ask or wait must see it now, not when the object is destroyed.
-  if (publisher_) publisher_->state(ServerState::stopped), publisher_->wake();
-  sessions_.clear();
 }
 
 // Out of memory in the middle of a round is no end: nothing was marked done, so the next turn does it again.
@@ -179,7 +202,7 @@ void Server::handle(Source source, std::uint64_t id) {
   protect(session, [&] { receive(session); });
 }
 
-void Server::serve(Session& session, const Packet& packet) {
+void Server::deliver(Session& session, const Packet& packet) {
   protect(session, [&] { answer(session, packet); });
 }
 

@@ -23,15 +23,21 @@ class Server {
  public:
   // Takes the lock, reads the layout file, takes the memory, listens. Throws Error.
   explicit Server(ServerOptions options);
-  ~Server();  // removes what it made
+  ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  void run();               // until stop
+  // Until stop, or throws. Then the instance is gone: this process may live on, so its end tells the workers nothing.
+  void run();
   void stop() noexcept;     // any thread, async-signal-safe. First call: lets the open round close (at most drain_ns); second: at once
+  [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+  // A forked child would keep the name locked and the socket alive after our end. For the fork guard only.
+  void close_descriptors_in_child() noexcept;
 
  private:
   enum class Source : std::uint8_t { listener, stop, socket, pidfd, doorbell };
+  void serve();
+  void end() noexcept;  // tells the workers, removes what it made
   void watch(int fd, Source source, std::uint64_t id, std::uint32_t events);
   void unwatch(const UniqueFd& fd) noexcept;
   void dispatch(int timeout_ms);
@@ -63,7 +69,7 @@ class Server {
   void forget_member(const MemberPtr& member, EventKind how, const std::string& why);
   void evict(Session& session, const std::string& why, bool keep_connection);
   [[nodiscard]] Session* session_of(const MemberPtr& member) noexcept;
-  void serve(Session& session, const Packet& packet);
+  void deliver(Session& session, const Packet& packet);
   template <class Function>
   void protect(Session& session, Function&& body);  // what it throws is the connection's fault alone
 
@@ -98,7 +104,7 @@ class Server {
 
   ServerOptions options_;
   std::uint64_t incarnation_, next_generation_;
-  InstanceDirectory directory_;
+  std::optional<InstanceDirectory> directory_;
   UniqueFd epoll_, listener_, stop_event_, spare_fd_;
   std::optional<Arena> arena_;
   std::optional<Publisher> publisher_;
@@ -113,7 +119,7 @@ class Server {
   std::uint64_t next_id_ = 1;
   std::int64_t ticked_ns_ = 0, extension_ns_ = 0, first_commit_ns_ = 0;
   std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0, complained_ns_ = 0;
-  bool draining_ = false, stopped_ = false;
+  bool draining_ = false, stopped_ = false, ended_ = false;
 };
 
 }  // namespace gradshm::core

@@ -25,6 +25,7 @@ class InstanceDirectory {
   InstanceDirectory(const InstanceDirectory&) = delete;
   InstanceDirectory& operator=(const InstanceDirectory&) = delete;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  void close_lock() noexcept { lock_.reset(); }  // in a forked child; whoever else holds it still does
 
  private:
   void take_lock(const std::string& instance);

@@ -159,5 +159,11 @@ class TwoWorkersTest(ExampleTest):
         self.assertIn("two_workers: gradshm_attach: cannot attach to", err)
 
 
+class EmbeddedTest(ExampleTest):
+    def test_threads_of_one_program_fit_the_line_with_a_server_in_it(self):
+        self.assertEqual(self.tool(EXAMPLES / "embedded"), ("4 workers, 300 rounds: y = 2.01 x + 1.00\n", ""))
+        self.assertEqual(list(self.run_directory.iterdir()), [])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -137,9 +137,9 @@ class HeadersTest(unittest.TestCase):
             for compiler in compilers("g++", "clang++"):
                 self.compile(header, compiler, "-std=c++20", "-Wshadow", "-Wconversion")
 
-    def test_the_cpp_header_is_cpp20(self):
-        for compiler in compilers("g++", "clang++"):
-            self.compile("gradshm.hpp", compiler, "-std=c++20", "-Wshadow", "-Wconversion", "-Wno-sign-conversion")
+    def test_the_cpp_headers_are_cpp20(self):
+        for header, compiler in ((header, compiler) for header in ("gradshm.hpp", "server.hpp") for compiler in compilers("g++", "clang++")):
+            self.compile(header, compiler, "-std=c++20", "-Wshadow", "-Wconversion", "-Wno-sign-conversion")
 
 
 def compilers(*names):
