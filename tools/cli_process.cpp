@@ -60,10 +60,10 @@ void set_up_child(const Command& command, pid_t parent) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void run_child(const Command& command, pid_t parent, int report) {
+// After the fork of a process that may have threads: nothing here takes memory.
+[[noreturn]] void run_child(const Command& command, pid_t parent, int report, char* const* arguments, char* const* environment) {
   set_up_child(command, parent);
-  const std::vector<std::string> environment = merged_environment(command.environment);
-  execvpe(command.arguments.front().c_str(), pointers_to(command.arguments).data(), pointers_to(environment).data());
+  execvpe(command.arguments.front().c_str(), arguments, environment);
   const int error = errno;
   (void)!write(report, &error, sizeof error);
   _exit(127);
@@ -76,10 +76,12 @@ Child start(const Command& command) {
   if (pipe2(report, O_CLOEXEC) != 0) fail("pipe");
   const core::UniqueFd read_end(report[0]);
   core::UniqueFd write_end(report[1]);
+  const std::vector<std::string> environment = merged_environment(command.environment);
+  const std::vector<char*> argument_pointers = pointers_to(command.arguments), environment_pointers = pointers_to(environment);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) fail("fork");
-  if (pid == 0) run_child(command, parent, write_end.get());
+  if (pid == 0) run_child(command, parent, write_end.get(), argument_pointers.data(), environment_pointers.data());
   Child child{pid, core::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)))};
   const int pidfd_error = errno;
   write_end.reset();

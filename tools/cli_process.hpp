@@ -24,8 +24,8 @@ struct Child {
   core::UniqueFd pidfd;
 };
 
-// Gets SIGTERM when this process ends, however it ends. Throws std::system_error(errno, program) if it cannot be executed. Not for
-// programs with threads.
+// Gets SIGTERM when this process ends, however it ends. Throws std::system_error(errno, program) if it cannot be executed. For the
+// thread that ends with the process only.
 [[nodiscard]] Child start(const Command& command);
 
 struct Ending {

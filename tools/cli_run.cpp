@@ -18,7 +18,7 @@ Starts gradshmd (the one beside this program, else in PATH, or $GRADSHM_DAEMON),
 GRADSHM_DIR, GRADSHM_INSTANCE, GRADSHM_RANK (0 to N-1) and GRADSHM_WORLD_SIZE set, waits for all of them and
 stops the server. Rank 0 reads stdin, the others /dev/null. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
 passed on; a second SIGINT kills the workers that are still there 5 s later. If this program is killed, workers
-and server get SIGTERM. A worker that fails is named at once. If one fails before round 1 has opened, and too few are
+and server get SIGTERM; a server started with --embedded dies with it, and the next one of its name tidies up. A worker that fails is named at once. If one fails before round 1 has opened, and too few are
 left to open it, the others get SIGTERM (and SIGKILL 5 s later): they would wait for ever.
 
 Examples:
@@ -31,7 +31,7 @@ Exit codes: 0 all workers returned 0; else the code of the worker that failed fi
 struct RunArguments {
   int workers = 1, expect = 0;
   std::string name;
-  bool pin = false, verbose = false;
+  bool pin = false, verbose = false, embedded = false;
   std::vector<std::string> groups;
   std::vector<std::pair<const char*, std::string>> passed_on;  // options of gradshmd; empty = not given
 };
@@ -54,6 +54,7 @@ void declare(CLI::App& app, RunArguments& arguments) {
   app.add_option("-n,--workers", arguments.workers, "How many workers")->required()->check(CLI::Range(1, 256));
   app.add_option("--name", arguments.name, "Name of the instance (default run-<pid>)");
   app.add_flag("--pin", arguments.pin, "Worker r runs on the r-th of the allowed CPUs only, and so on in a circle");
+  app.add_flag("--embedded", arguments.embedded, "The server runs in this process instead of in a gradshmd");
   app.add_flag("-v,--verbose", arguments.verbose, "The server's log, and a line a worker even if all is well");
   app.add_option("--expect", arguments.expect, "Ready workers that open round 1 (default: N)")->check(CLI::Range(1, 256));
   app.add_option("--group", arguments.groups, "Name prefixes of parameters that are weighted together, a group each");
@@ -69,8 +70,14 @@ std::vector<std::string> server_options(const RunArguments& arguments, const std
   for (const auto& [option, value] : arguments.passed_on)
     if (!value.empty()) options.push_back(std::string(option) + "=" + value);
   for (const std::string& group : arguments.groups) options.push_back("--group=" + group);
-  if (!arguments.verbose) options.emplace_back("--log-level=warning");
   return options;
+}
+
+std::unique_ptr<RunServer> start_server(const RunArguments& arguments, const std::string& instance, const Signals& signals) {
+  std::vector<std::string> options = server_options(arguments, instance);
+  if (arguments.embedded) return std::make_unique<EmbeddedServer>(instance, options, arguments.verbose);
+  if (!arguments.verbose) options.emplace_back("--log-level=warning");
+  return std::make_unique<ServerProcess>(instance, options, signals);
 }
 
 void start_workers(Workers& workers, const RunArguments& arguments, const std::string& instance, const std::vector<std::string>& words) {
@@ -88,10 +95,10 @@ int run(const RunArguments& arguments, const std::vector<std::string>& words) {
   const std::string instance = arguments.name.empty() ? "run-" + std::to_string(getpid()) : arguments.name;
   core::check_instance_name(instance);
   const Signals signals;
-  ServerProcess server(instance, server_options(arguments, instance), signals);
+  const std::unique_ptr<RunServer> server = start_server(arguments, instance, signals);
   Workers workers;
   start_workers(workers, arguments, instance, words);
-  workers.wait(signals, server, expected(arguments));
+  workers.wait(signals, *server, expected(arguments));
   if (workers.exit_code() != 0 || arguments.verbose) workers.report();
   return workers.exit_code();
 }

@@ -48,7 +48,7 @@ Child start_gradshmd(const std::vector<std::string>& options) {
 }  // namespace
 
 ServerProcess::ServerProcess(const std::string& instance, const std::vector<std::string>& options, const Signals& signals)
-    : instance_(instance), child_(start_gradshmd(options)) {
+    : RunServer(instance), child_(start_gradshmd(options)) {
   try {
     wait_until_ready(signals);
   } catch (...) {
@@ -74,7 +74,7 @@ void ServerProcess::wait_until_ready(const Signals& signals) {
   throw ServerFailed("the server (pid " + std::to_string(child_.pid) + ") is not ready after 30 s", kNoServer);
 }
 
-bool ServerProcess::waits_for_round_1() const {
+bool RunServer::waits_for_round_1() const {
   if (ended_) return false;
   try {
     const auto snapshot = core::Watcher(instance_).take();
@@ -85,6 +85,7 @@ bool ServerProcess::waits_for_round_1() const {
 }
 
 void ServerProcess::note_end() {
+  if (ended_) return;
   if (const auto ending = wait_for(child_, 0)) {
     ended_ = true;
     std::fprintf(stderr, "gradshm run: the server (pid %d) ended before its workers: %s\n", child_.pid, describe(*ending).c_str());

@@ -56,7 +56,7 @@ void Workers::reap() {
   }
 }
 
-void Workers::end_if_too_few(const ServerProcess& server, int expect) {
+void Workers::end_if_too_few(const RunServer& server, int expect) {
   // More than we started: the missing ones come from elsewhere, and nobody knows how many.
   if (is_ending_ || !first_failed_ || expect > static_cast<int>(workers_.size())) return;
   if (running() == 0 || running() >= expect || !server.waits_for_round_1()) return;
@@ -67,14 +67,14 @@ void Workers::end_if_too_few(const ServerProcess& server, int expect) {
   kill_at_ = core::Deadline::after(kGraceNs);
 }
 
-void Workers::wait(const Signals& signals, ServerProcess& server, int expect) {
+void Workers::wait(const Signals& signals, RunServer& server, int expect) {
   const auto look = [&] { reap(), end_if_too_few(server, expect); };
   for (look(); running() > 0; look()) {
     std::vector<pollfd> events{{signals.fd(), POLLIN, 0}, {server.pidfd(), POLLIN, 0}};
     for (const Worker& worker : workers_) events.push_back({worker.ending ? -1 : worker.child.pidfd.get(), POLLIN, 0});
     (void)poll(events.data(), events.size(), milliseconds_until(kill_at_));
     while (const auto signal = signals.next()) pass_on(*signal);
-    if (server.pidfd() >= 0) server.note_end();
+    server.note_end();
     if (kill_at_ && kill_at_->passed()) signal_all(SIGKILL), kill_at_.reset();
   }
 }

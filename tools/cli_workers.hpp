@@ -22,7 +22,7 @@ class Workers {
   void add(const Command& command) { workers_.push_back({start(command), std::nullopt}); }
   // Until all have ended; passes signals on and says on stderr who failed meanwhile. A second SIGINT kills whoever is left 5 s later.
   // Round 1 opens with `expect` workers: if somebody failed before and fewer are left, the others would wait for ever, and are ended.
-  void wait(const Signals& signals, ServerProcess& server, int expect);
+  void wait(const Signals& signals, RunServer& server, int expect);
   // 0, or the code of the worker that failed first.
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
   void report() const;  // a line a worker on stderr, without those that failed: they have theirs
@@ -36,7 +36,7 @@ class Workers {
   void signal_all(int number) const;
   void pass_on(const Signal& signal);
   void reap();
-  void end_if_too_few(const ServerProcess& server, int expect);
+  void end_if_too_few(const RunServer& server, int expect);
 
   std::vector<Worker> workers_;  // by rank
   std::optional<std::size_t> first_failed_;

@@ -8,7 +8,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cli_driver import SMALL_TSV, WATCHDOG_S, ToolsTest, beacon_path, is_alive  # noqa: E402
+from cli_driver import SMALL_TSV, TOOLS, WATCHDOG_S, ToolsTest, beacon_path, is_alive  # noqa: E402
 
 LOOP = "while :; do sleep 0.05; done"
 
@@ -215,6 +215,49 @@ class RunTest(ToolsTest):
             self.assertIn(text, out)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(process)[0], 0)
+
+
+class EmbeddedRunTest(RunTest):
+    """--embedded: everything of the above that is not about the server's own process holds for a server in this process."""
+
+    test_kill_9_leaves_no_process_and_nothing_behind = None  # nobody is left to tidy up: see below
+    test_kill_9_while_it_starts_leaves_nothing_behind = None
+    test_a_server_that_is_killed_is_reported = None
+    test_a_server_that_does_not_start_is_125_with_its_own_message = None
+
+    def popen(self, program, *arguments, **more):
+        if program == "gradshm" and arguments[0] == "run":
+            arguments = ("run", "--embedded", *arguments[1:])
+        return super().popen(program, *arguments, **more)
+
+    def test_the_server_is_in_the_process_of_gradshm_run(self):
+        name, process, _ = self.start_workers(1, LOOP, trap="trap 'exit 0' TERM")
+        self.assertEqual(self.daemon_pid(name), process.pid)
+        out, _ = self.tool("gradshm", "ls", "--json")
+        self.assertIn(f'"{name}"', out)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process), (0, "", ""))
+        self.assert_nothing_left(name)
+
+    def test_workers_inherit_nothing_of_the_server(self):
+        out, _ = self.run_workers(1, "sh", "-c", 'ls -l /proc/self/fd | grep -c "event\\|socket:\\|$GRADSHM_DIR"; grep ^SigBlk: /proc/self/status')
+        self.assertEqual(out, "0\nSigBlk:\t0000000000000000\n")
+
+    def test_kill_9_ends_the_workers_and_the_next_run_of_the_name_tidies_up(self):
+        name, process, pids = self.start_workers(3, "exec sleep 1000")
+        process.kill()
+        self.eventually(lambda: not any(map(is_alive, pids)), f"{pids} end")
+        self.assertTrue(beacon_path(name).exists())
+        self.tool("gradshm", "run", "-n", 1, "--name", name, "--", "true")
+        self.assert_nothing_left(name)
+
+    def test_a_server_that_does_not_start_is_125_with_a_sentence(self):
+        _, err = self.run_workers(1, "true", code=125, options=["--layout", self.file("wrong.tsv", "garbage")])
+        self.assertRegex(err, r"gradshm run: cannot start the server: .*wrong\.tsv")
+
+    def test_the_server_s_log_is_shown_when_asked_for(self):
+        _, err = self.run_workers(1, TOOLS.parent / "examples" / "two_workers", code=0, options=["--expect", 2, "--verbose"])
+        self.assertRegex(err, r"gradshm run: server: worker [01] \(pid \d+, 'two_workers'\): ")
 
 
 if __name__ == "__main__":
