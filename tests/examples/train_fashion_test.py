@@ -165,5 +165,39 @@ class EmbeddedTest(ExampleTest):
         self.assertEqual(list(self.run_directory.iterdir()), [])
 
 
+class TwoPoliciesTest(ExampleTest):
+    POLICIES = EXAMPLES / "two_policies"
+
+    def test_wherever_the_learner_is_killed_the_weights_equal_the_replay(self):
+        for seed in range(1, 7):  # before, between and after its commits
+            out, err = self.tool(self.POLICIES, "--seed", seed, "--rounds", 60)
+            self.assertRegex(out, r"^two_policies: \d+ rounds; learner 2 killed in round 21, (away in rounds \d+ to \d+|back before the next round); "
+                                  r"all weights equal the serial replay bit for bit\n$")
+            self.assertGreaterEqual(int(out.split()[1]), 60)
+            self.assertEqual(err, "")
+        self.assertEqual(list(self.run_directory.iterdir()), [])
+
+    def test_a_name_that_is_taken_is_refused(self):
+        with self.server() as (name, daemon):
+            _, err = self.tool(self.POLICIES, "--instance", name, code=1)
+            self.assertIn(f"runs already (pid {daemon.pid})", err)
+
+    def test_an_interrupt_leaves_nothing_behind(self):
+        name = self.name()
+        process = self.popen(self.POLICIES, "--rounds", MANY_ROUNDS, "--instance", name, environment={"TMPDIR": self.directory})
+        self.eventually(lambda: list(pathlib.Path(self.directory).glob("two-policies-*/checkpoint")), "some rounds are closed")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WATCHDOG_S)
+        self.assertEqual((process.returncode, out, err), (130, "", "two_policies: interrupted\n"))
+        self.assert_nothing_left(name)
+        self.assertEqual(list(pathlib.Path(self.directory).glob("two-policies-*")), [])
+
+    def test_help_and_wrong_usage(self):
+        self.assertIn("--rounds", self.tool(self.POLICIES, "--help")[0])
+        self.assertNotIn("--learner", self.tool(self.POLICIES, "--help")[0])
+        for wrong in (["--rounds", 0], ["--seed", "x"], ["surplus"]):
+            self.assertIn("--help", self.tool(self.POLICIES, *wrong, code=2)[1])
+
+
 if __name__ == "__main__":
     unittest.main()
