@@ -18,7 +18,8 @@ Exit codes:
   0  done, or ended by SIGINT, SIGTERM, SIGHUP or a closed pipe
   1  bad options, or another error
   2  no such instance
-  3  the server is dead, or ended while it was watched
+  3  the server is dead, or ended while it was watched (its last beacon or picture is shown). Without --once, --json
+     and -n a killed one stays on the screen as DEAD, and the next one of that name takes its place
   4  another version of gradshm, or damaged memory)";
 
 struct Arguments {

@@ -122,7 +122,7 @@ ordered_json list(const Items& items, Function&& to_json) {
 
 ordered_json snapshot_json(const Snapshot& snapshot, const core::Layout& layout) {
   return {{"schema", kJsonSchema},
-          {"status", is_over(snapshot) ? "dead" : "live"},
+          {"state", is_over(snapshot) ? "dead" : "live"},
           {"instance", core::escape(snapshot.instance)},
           {"incarnation", core::format_hex(snapshot.incarnation)},
           {"taken_ns", snapshot.taken_ns},
@@ -135,8 +135,15 @@ ordered_json snapshot_json(const Snapshot& snapshot, const core::Layout& layout)
           {"events", list(snapshot.events, event_json)}};
 }
 
-ordered_json beacon_document(const core::BeaconData& beacon, bool alive) {
-  return {{"schema", kJsonSchema}, {"status", alive ? "no-layout" : "dead"}, {"instance", core::escape(text_of(beacon.name))}, {"beacon", beacon_json(beacon, alive)}};
+ordered_json beacon_document(const core::BeaconData& beacon, bool alive, std::uint64_t now_ns) {
+  const std::string name = text_of(beacon.name);
+  return {{"schema", kJsonSchema},
+          {"state", alive ? "no-layout" : "dead"},
+          {"instance", core::escape(name)},
+          {"taken_ns", now_ns},
+          {"silent_ns", elapsed_ns(now_ns, beacon.progress_ns)},
+          {"sentence", alive ? waiting_sentence(name) : dead_sentence(beacon, now_ns) + "; " + what_to_do(name)},
+          {"beacon", beacon_json(beacon, alive)}};
 }
 
 std::string to_line(const ordered_json& document) { return document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n"; }

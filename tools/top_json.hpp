@@ -13,7 +13,7 @@ inline constexpr int kJsonSchema = 1;
 
 [[nodiscard]] nlohmann::ordered_json snapshot_json(const core::Snapshot& snapshot, const core::Layout& layout);
 // Without a living server, or before its first worker: what the beacon says.
-[[nodiscard]] nlohmann::ordered_json beacon_document(const core::BeaconData& beacon, bool alive);
+[[nodiscard]] nlohmann::ordered_json beacon_document(const core::BeaconData& beacon, bool alive, std::uint64_t now_ns);
 
 // One line. Strings that are no UTF-8 cannot make it throw.
 [[nodiscard]] std::string to_line(const nlohmann::ordered_json& document);

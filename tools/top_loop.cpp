@@ -6,6 +6,7 @@
 #include <csignal>
 #include <ctime>
 #include <optional>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/status.hpp"
@@ -52,42 +53,72 @@ class Sleeper {
   }
 };
 
-enum class Seen { running, over, reader_left };
+enum class Seen { running, dead, stopped, reader_left };
 
 class Top {
  public:
   explicit Top(const TopOptions& options) : options_(options), screen_(options.color, options.iterations == 0 && !options.json) {}
 
+  // Throws core::Error if there is no instance to look at, dead or alive.
   [[nodiscard]] Seen look() {
-    if (!watcher_) watcher_.emplace(options_.instance);
-    if (const auto snapshot = watcher_->take()) return show(*snapshot);
-    const auto beacon = core::read_beacon(geteuid(), options_.instance);  // no layout yet
-    return beacon ? show(*beacon, true) : Seen::running;
-  }
-
-  [[nodiscard]] Seen show(const core::BeaconData& beacon, bool alive) const {
-    const std::string name = core::escape(options_.instance);
-    const std::string sentence = alive ? waiting_sentence(name) : "'" + name + "': " + dead_sentence(beacon, static_cast<std::uint64_t>(core::now_ns()));
-    const bool written = options_.json ? write_out(to_line(beacon_document(beacon, alive))) : screen_.show({"gradshm: " + sentence});
-    return !written ? Seen::reader_left : alive ? Seen::running : Seen::over;
+    try {
+      if (!watcher_ || is_dead_) connect();
+      const auto snapshot = watcher_->take();
+      return snapshot ? show(*snapshot) : show_waiting();
+    } catch (const core::Error& error) {
+      if (!is_absence(error)) throw;
+      return show_absence(error);
+    }
   }
 
  private:
-  [[nodiscard]] Seen show(const core::Snapshot& snapshot) const {
+  void connect() {
+    Watcher fresh(options_.instance);  // where nobody answers, the old one stays
+    watcher_.emplace(std::move(fresh)), is_dead_ = false;
+  }
+
+  static bool is_absence(const core::Error& error) { return error.status() == core::Status::no_server || error.status() == core::Status::daemon_lost; }
+
+  [[nodiscard]] Seen show(const core::Snapshot& snapshot) {
     const core::Layout& layout = *watcher_->layout();
     const bool written = options_.json ? write_out(to_line(snapshot_json(snapshot, layout))) : screen_.show(render(snapshot, layout, screen_.view()));
-    return !written ? Seen::reader_left : is_over(snapshot) ? Seen::over : Seen::running;
+    is_dead_ = !snapshot.daemon_alive && snapshot.state != core::ServerState::stopped;
+    return !written ? Seen::reader_left : is_dead_ ? Seen::dead : is_over(snapshot) ? Seen::stopped : Seen::running;
+  }
+
+  [[nodiscard]] Seen show(const core::BeaconData& beacon, bool alive) const {
+    const auto now = static_cast<std::uint64_t>(core::now_ns());
+    const std::string waiting = "gradshm: " + waiting_sentence(options_.instance);
+    const bool written = options_.json ? write_out(to_line(beacon_document(beacon, alive, now)))
+                                       : screen_.show(alive ? wrap_words(waiting, screen_.view().width) : render_dead(beacon, now, screen_.view()));
+    return !written ? Seen::reader_left : alive ? Seen::running : Seen::dead;
+  }
+
+  [[nodiscard]] Seen show_waiting() const {
+    const auto beacon = core::read_beacon(geteuid(), options_.instance);
+    return beacon ? show(*beacon, true) : Seen::running;
+  }
+
+  // Nobody answers yet. Who has seen the server alive still holds its memory, which says more than its beacon.
+  [[nodiscard]] Seen show_absence(const core::Error& error) {
+    if (watcher_ && watcher_->layout() != nullptr)
+      if (const auto last = watcher_->take()) return show(*last);
+    watcher_.reset();
+    const auto beacon = core::read_beacon(geteuid(), options_.instance);
+    // A zombie counts as alive; who has lost it knows better.
+    if (!beacon || (error.status() == core::Status::no_server && core::is_alive(*beacon))) throw error;
+    return show(*beacon, false);
   }
 
   const TopOptions& options_;
   Screen screen_;
   std::optional<Watcher> watcher_;
+  bool is_dead_ = false;  // what watcher_ looks at
 };
 
-// No server answers: a dead one has left its beacon, and one that runs elsewhere says where.
-int explain_absence(const Top& top, const TopOptions& options, const core::Error& error) {
+// One that runs elsewhere says where.
+[[noreturn]] void explain_absence(const TopOptions& options, const core::Error& error) {
   auto beacon = core::read_beacon(geteuid(), options.instance);
-  if (beacon && !core::is_alive(*beacon)) return top.show(*beacon, false) == Seen::reader_left ? kOk : kDead;
   for (const core::BeaconData& other : core::list_beacons(geteuid()))
     if (!beacon && text_of(other.name) == options.instance && core::is_alive(other)) beacon = other;
   if (!beacon) throw error;
@@ -101,13 +132,15 @@ int watch(const TopOptions& options) {
   const Sleeper sleeper;
   Top top(options);
   for (std::uint64_t done = 1;; ++done) {
+    Seen seen = Seen::running;
     try {
-      const Seen seen = top.look();
-      if (seen != Seen::running) return seen == Seen::over ? kDead : kOk;
+      seen = top.look();
     } catch (const core::Error& error) {
       if (error.status() != core::Status::no_server && error.status() != core::Status::daemon_lost) throw;
-      return explain_absence(top, options, error);
+      explain_absence(options, error);
     }
+    const bool waits = seen == Seen::dead && options.iterations == 0;
+    if (seen != Seen::running && !waits) return seen == Seen::reader_left ? kOk : kDead;
     if (done == options.iterations || !sleeper.sleep(options.interval_ns)) return kOk;
   }
 }

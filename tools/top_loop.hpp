@@ -11,7 +11,7 @@ enum class ColorChoice { automatic, always, never };
 struct TopOptions {
   std::string instance;
   bool json = false;
-  std::uint64_t iterations = 0;  // 0 = until a signal, or the server's end
+  std::uint64_t iterations = 0;  // 0 = live, until a signal: a dead server stays in the picture until a new one answers
   std::int64_t interval_ns = 1'000'000'000;
   ColorChoice color = ColorChoice::automatic;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "cli_beacon.hpp"
 #include "cli_text.hpp"
 #include "top_sections.hpp"
 #include "top_words.hpp"
@@ -106,6 +107,13 @@ std::string painted(const Line& line, bool color) {
   return kCodes[static_cast<int>(line.paint)] + line.text + "\x1b[0m";
 }
 
+std::vector<std::string> to_texts(Lines lines, const View& view) {
+  if (view.height > 0 && lines.size() > view.height) lines.resize(view.height);
+  std::vector<std::string> texts;
+  for (const Line& line : lines) texts.push_back(painted(line, view.color));
+  return texts;
+}
+
 }  // namespace
 
 std::vector<std::string> render(const Snapshot& snapshot, const core::Layout& layout, const View& view) {
@@ -116,10 +124,19 @@ std::vector<std::string> render(const Snapshot& snapshot, const core::Layout& la
   add_workers(lines, snapshot, share.workers, width);
   add_rounds(lines, snapshot, layout, share.rounds, width);
   add_events(lines, snapshot, share.events, width);
-  if (view.height > 0 && lines.size() > view.height) lines.resize(view.height);
-  std::vector<std::string> texts;
-  for (const Line& line : lines) texts.push_back(painted(line, view.color));
-  return texts;
+  return to_texts(std::move(lines), view);
+}
+
+std::vector<std::string> render_dead(const core::BeaconData& beacon, std::uint64_t now_ns, const View& view) {
+  const std::size_t width = std::max<std::size_t>(view.width, 1);
+  const std::string name = text_of(beacon.name);
+  Lines lines;
+  append(lines, wrap({"gradshm " + core::escape(name), dead_for(now_ns, beacon.progress_ns), "pid " + std::to_string(beacon.pid),
+                      "incarnation " + core::format_hex(beacon.incarnation)}, "  ", width), Paint::title);
+  append(lines, wrap_words(dead_sentence(beacon, now_ns), width), Paint::alarm);
+  append(lines, wrap({"socket " + core::escape(text_of(beacon.socket_path))}, "  ", width));
+  append(lines, wrap_words(what_to_do(name), width));
+  return to_texts(std::move(lines), view);
 }
 
 }  // namespace gradshm::tools

@@ -16,5 +16,7 @@ struct View {
 };
 
 [[nodiscard]] std::vector<std::string> render(const core::Snapshot& snapshot, const core::Layout& layout, const View& view);
+// Of a server whose memory nobody holds any more: what its beacon said last.
+[[nodiscard]] std::vector<std::string> render_dead(const core::BeaconData& beacon, std::uint64_t now_ns, const View& view);
 
 }  // namespace gradshm::tools

@@ -17,7 +17,7 @@ constexpr Column::Align kLeft = Column::Align::left, kRight = Column::Align::rig
 
 std::string state_word(const Snapshot& snapshot) {
   if (snapshot.state == core::ServerState::stopped) return "STOPPED";
-  return snapshot.daemon_alive ? core::to_string(snapshot.state) : "DEAD";
+  return snapshot.daemon_alive ? core::to_string(snapshot.state) : dead_for(snapshot.taken_ns, snapshot.progress_ns);
 }
 
 std::string ago(const Snapshot& snapshot, std::uint64_t ns) { return ns == 0 ? "-" : format_duration(elapsed_ns(snapshot.taken_ns, ns)); }

@@ -67,10 +67,10 @@ bool is_stuck(const Snapshot& snapshot) {
 
 std::string state_sentence(const Snapshot& snapshot) {
   const std::string round = "round " + std::to_string(snapshot.closed_round + 1);
-  const std::string ago = format_duration(elapsed_ns(snapshot.taken_ns, snapshot.progress_ns));
   if (snapshot.state == core::ServerState::stopped) return "the server has stopped; " + round + " will not close";
   if (!snapshot.daemon_alive)
-    return "DEAD: the server (pid " + std::to_string(snapshot.daemon_pid) + ") was killed, last seen " + ago + " ago; " + round + " will not close";
+    return dead_for(snapshot.taken_ns, snapshot.progress_ns) + ": the server (pid " + std::to_string(snapshot.daemon_pid) + ") was killed; " + round +
+           " waits for a new one; " + what_to_do(snapshot.instance);
   const std::size_t members = members_of_open_round(snapshot);
   if (members == 0) return opening_sentence(snapshot);
   const auto late = late_members(snapshot);
@@ -91,11 +91,17 @@ Rates rates_of(const Snapshot& snapshot) {
   return {static_cast<double>(newest.round - oldest.round) / seconds, bytes / seconds};
 }
 
+std::string dead_for(std::uint64_t now_ns, std::uint64_t progress_ns) { return "DEAD " + format_duration(elapsed_ns(now_ns, progress_ns)); }
+
+std::string what_to_do(const std::string& instance) {
+  return "restart it under the same name: gradshmd --name " + core::escape(instance) + " (workers rejoin within their rejoin time-out)";
+}
+
 std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) {
   const std::vector<int> ranks = ranks_of(beacon.member_ranks);
   std::string workers = ranks.empty() ? "no workers" : core::plural(ranks.size(), "worker");
   if (!ranks.empty()) workers += (ranks.size() == 1 ? " (rank " : " (ranks ") + format_ranks(ranks) + ")";
-  return "DEAD, last seen " + format_duration(elapsed_ns(now_ns, beacon.progress_ns)) + " ago (pid " + std::to_string(beacon.pid) + "); as of up to 1 s before: round " +
+  return dead_for(now_ns, beacon.progress_ns) + ": the server (pid " + std::to_string(beacon.pid) + ") was killed; its last beacon: round " +
          std::to_string(beacon.closed_round) + " closed, " + workers + ", " +
          core::plural(beacon.parameters, "parameter") + ", " + core::format_bytes(beacon.gradient_bytes) + " a slot";
 }

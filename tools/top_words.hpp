@@ -27,7 +27,9 @@ struct Rates {
 [[nodiscard]] Rates rates_of(const core::Snapshot& snapshot);
 
 // A server that is not there any more, or not ready yet, by what its beacon says.
+[[nodiscard]] std::string dead_for(std::uint64_t now_ns, std::uint64_t progress_ns);  // "DEAD 12 s": since its last sign of life
 [[nodiscard]] std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns);
+[[nodiscard]] std::string what_to_do(const std::string& instance);
 [[nodiscard]] std::string waiting_sentence(const std::string& instance);
 
 }  // namespace gradshm::tools

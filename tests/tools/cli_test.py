@@ -154,7 +154,7 @@ class TopTest(ToolsTest):
     def test_json_is_one_document_or_with_n_one_a_line(self):
         with self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
             document = json.loads(self.tool("gradshm-top", name, "--json")[0])
-            self.assertEqual((document["schema"], document["status"], document["daemon"]["pid"]), (1, "live", process.pid))
+            self.assertEqual((document["schema"], document["state"], document["daemon"]["pid"]), (1, "live", process.pid))
             self.assertLessEqual(fields(document), documented("gradshm-top --json"))
             lines = self.tool("gradshm-top", name, "--json", "-n", 3, "-d", 0.01)[0].splitlines()
             self.assertEqual([json.loads(line)["instance"] for line in lines], [name] * 3)
@@ -183,7 +183,7 @@ class TopTest(ToolsTest):
         with self.server() as (name, _):
             self.assertIn("waits for its first worker", self.tool("gradshm-top", name, "--once")[0])
             document = json.loads(self.tool("gradshm-top", name, "--json")[0])
-            self.assertEqual(document["status"], "no-layout")
+            self.assertEqual(document["state"], "no-layout")
             self.assertLessEqual(fields(document), documented("gradshm-top --json without a picture"))
 
     def test_no_such_instance_is_code_2(self):
@@ -216,19 +216,47 @@ class TopTest(ToolsTest):
             process.kill()
             process.wait()
             out, _ = self.tool("gradshm-top", name, "--once", code=3)
-            self.assertIn("DEAD, last seen", out)
-            self.assertIn(f"pid {process.pid}", out)
-            self.assertEqual(json.loads(self.tool("gradshm-top", name, "--json", code=3)[0])["status"], "dead")
+            self.assertRegex(out, r"DEAD \d")
+            for part in (f"pid {process.pid}", "round 0 closed, no workers, 2 parameters, 803.8 kB a slot", f"{self.run_directory}/{name}/sock", f"gradshmd --name {name}"):
+                self.assertIn(part, out)
+            document = json.loads(self.tool("gradshm-top", name, "--json", code=3)[0])
+            self.assertEqual((document["schema"], document["state"], document["beacon"]["pid"]), (1, "dead", process.pid))
+            self.assertEqual(document["silent_ns"], document["taken_ns"] - document["beacon"]["progress_ns"])
+            self.assertLessEqual(fields(document), documented("gradshm-top --json without a picture"))
 
     def watch(self, name, *arguments, **options):
         top = self.popen("gradshm-top", name, "-d", 0.05, *arguments, **options)
         self.assertIn(name, top.stdout.readline())
         return top
 
-    def test_it_ends_with_code_3_when_the_server_ends_while_it_looks(self):
-        for number in (signal.SIGKILL, signal.SIGTERM):
-            with self.subTest(number), self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
+    def look_for(self, top, pattern):
+        """Lines of its output until one has the pattern."""
+        for line in top.stdout:
+            if re.search(pattern, line):
+                return
+        self.fail(f"it ended without {pattern}")
+
+    def test_live_it_shows_a_killed_server_as_dead_until_the_next_one_answers(self):
+        for layout in (["--layout", self.file("small.tsv", SMALL_TSV)], []):
+            with self.subTest(layout), self.server(*layout) as (name, process):
                 top = self.watch(name)
+                process.kill()
+                process.wait()
+                self.look_for(top, r"DEAD \d")
+                late = self.watch(name)  # one that never saw it alive
+                self.look_for(late, "its last beacon: round 0 closed")
+                self.assertEqual((top.poll(), late.poll()), (None, None))
+                # Not by the beacon: that of the dead one is there.
+                with self.server("--layout", self.file("small.tsv", SMALL_TSV), name=name) as (_, new):
+                    for each in (top, late):
+                        self.look_for(each, rf"gradshm {re.escape(name)}  running  pid {new.pid}")
+                        each.send_signal(signal.SIGINT)
+                        self.assertEqual(each.wait(WATCHDOG_S), 0)
+
+    def test_it_ends_with_code_3_when_the_server_ends_while_it_looks(self):
+        for number, arguments in ((signal.SIGKILL, ["-n", 100000]), (signal.SIGTERM, ["-n", 100000]), (signal.SIGTERM, [])):
+            with self.subTest(number), self.server("--layout", self.file("small.tsv", SMALL_TSV)) as (name, process):
+                top = self.watch(name, *arguments)
                 process.send_signal(number)
                 out, err = top.communicate(timeout=WATCHDOG_S)
                 self.assertEqual(top.returncode, 3, out + err)

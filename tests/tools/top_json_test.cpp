@@ -77,7 +77,7 @@ TEST_CASE("docs/json.md lists the fields of a snapshot, no more and no fewer") {
 }
 
 TEST_CASE("docs/json.md lists the fields of a beacon document") {
-  CHECK(fields_of(beacon_document(full_beacon(), false)) == documented("gradshm-top --json without a picture"));
+  CHECK(fields_of(beacon_document(full_beacon(), false, kTaken)) == documented("gradshm-top --json without a picture"));
 }
 
 TEST_CASE("docs/json.md lists the fields of gradshm ls") {
@@ -144,12 +144,27 @@ TEST_CASE("a document is one line that parses, whatever the labels hold") {
 
 TEST_CASE("a server that was killed or stopped is dead") {
   Snapshot snapshot = straggler();
-  CHECK(snapshot_json(snapshot, small_layout())["status"] == "live");
+  CHECK(snapshot_json(snapshot, small_layout())["state"] == "live");
   snapshot.state = ServerState::stopped;
-  CHECK(snapshot_json(snapshot, small_layout())["status"] == "dead");
+  CHECK(snapshot_json(snapshot, small_layout())["state"] == "dead");
   snapshot.state = ServerState::running, snapshot.daemon_alive = false;
-  CHECK(snapshot_json(snapshot, small_layout())["status"] == "dead");
-  CHECK(beacon_document(full_beacon(), true)["status"] == "no-layout");
+  CHECK(snapshot_json(snapshot, small_layout())["state"] == "dead");
+  CHECK(beacon_document(full_beacon(), true, kTaken)["state"] == "no-layout");
+}
+
+TEST_CASE("a dead server's document says since when, what was last known, and what to do") {
+  BeaconData beacon = full_beacon();
+  beacon.progress_ns = kTaken - 12 * kSecond;
+  const ordered_json document = beacon_document(beacon, false, kTaken);
+  CHECK(document["schema"] == 1);
+  CHECK(document["state"] == "dead");
+  CHECK(document["silent_ns"] == 12 * kSecond);
+  CHECK(document["beacon"]["member_ranks"] == ordered_json({0, 2}));
+  const auto sentence = document["sentence"].get<std::string>();
+  CHECK(sentence.starts_with("DEAD 12 s: the server (pid 4700) was killed"));
+  CHECK(sentence.find("gradshmd --name default") != std::string::npos);
+  beacon.progress_ns = kTaken + 1;  // of another boot
+  CHECK(beacon_document(beacon, false, kTaken)["silent_ns"] == 0);
 }
 
 TEST_CASE("nothing attached and nothing closed are empty lists") {

@@ -191,3 +191,21 @@ TEST_CASE("colour goes around whole lines: without the codes the text is the sam
   }
   CHECK(painted == plain);
 }
+
+TEST_CASE("of a dead server its last beacon is shown, and what to do") {
+  BeaconData beacon;
+  beacon.pid = 4700, beacon.closed_round = 811, beacon.member_ranks[0] = 0x8f, beacon.parameters = 62, beacon.gradient_bytes = 87'200'000;
+  beacon.progress_ns = kTaken - 12 * kSecond;
+  std::string("na\x1bme").copy(beacon.name, sizeof beacon.name);
+  std::string("/run/gradshm/name/sock").copy(beacon.socket_path, sizeof beacon.socket_path);
+  const Lines lines = render_dead(beacon, kTaken, {200, 0, false});
+  CHECK(is_plain(lines));
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0].starts_with("gradshm na\\x1bme  DEAD 12 s  pid 4700"));
+  CHECK(lines[1].find("round 811 closed, 5 workers (ranks 0-3,7), 62 parameters, 87.2 MB a slot") != std::string::npos);
+  CHECK(lines[2] == "socket /run/gradshm/name/sock");
+  CHECK(lines[3].find("gradshmd --name na\\x1bme") != std::string::npos);
+  for (const std::string& line : render_dead(beacon, kTaken, {30, 0, false})) CHECK(line.size() <= 30);
+  CHECK(render_dead(beacon, kTaken, {30, 3, false}).size() == 3);
+  CHECK(render_dead(beacon, kTaken, {200, 0, true})[0].starts_with("\x1b[1m"));
+}
