@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -21,10 +22,6 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return std::nullopt;  // absent, or "max"
 }
 
-void lower(Space& space, std::uint64_t bytes, std::string by) {
-  if (bytes < space.bytes) space = {bytes, std::move(by)};
-}
-
 std::uint64_t mem_available() {
   std::ifstream file("/proc/meminfo");
   for (std::string key, line; file >> key; std::getline(file, line)) {
@@ -35,11 +32,11 @@ std::uint64_t mem_available() {
 }
 
 // Every cgroup from `path` up to the root of the hierarchy limits us. Page cache of the group counts as used, which errs on the safe side.
-void lower_by_cgroups(Space& space, const std::string& root, std::string path, const char* limit_file, const char* usage_file) {
+void add_cgroups(std::vector<Space>& limits, const std::string& root, std::string path, const char* limit_file, const char* usage_file) {
   while (true) {
     const std::string directory = root + path + "/";
     const auto limit = read_number(directory + limit_file), usage = read_number(directory + usage_file);
-    if (limit && usage) lower(space, *limit > *usage ? *limit - *usage : 0, "memory cgroup " + (path.empty() ? "/" : path));
+    if (limit && usage) limits.push_back({*limit > *usage ? *limit - *usage : 0, "memory cgroup " + (path.empty() ? "/" : path)});
     if (path.empty()) return;
     path.resize(path.rfind('/'));
   }
@@ -47,8 +44,8 @@ void lower_by_cgroups(Space& space, const std::string& root, std::string path, c
 
 }  // namespace
 
-Space free_space() {
-  Space space{mem_available(), "free memory"};
+std::vector<Space> space_limits() {
+  std::vector<Space> limits{{mem_available(), "free memory"}};
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
@@ -56,12 +53,17 @@ Space free_space() {
     if (!std::getline(fields, number, ':') || !std::getline(fields, controllers, ':') || !std::getline(fields, path)) continue;
     if (path.empty() || path.front() != '/') continue;
     if (path == "/") path.clear();
-    if (controllers.empty()) lower_by_cgroups(space, "/sys/fs/cgroup", path, "memory.max", "memory.current");
+    if (controllers.empty()) add_cgroups(limits, "/sys/fs/cgroup", path, "memory.max", "memory.current");
     if (("," + controllers + ",").find(",memory,") != std::string::npos)
-      lower_by_cgroups(space, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes");
+      add_cgroups(limits, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes");
   }
-  if (const char* test = std::getenv("GRADSHM_TEST_FREE_BYTES")) lower(space, std::strtoull(test, nullptr, 10), "GRADSHM_TEST_FREE_BYTES");
-  return space;
+  if (const char* test = std::getenv("GRADSHM_TEST_FREE_BYTES")) limits.push_back({std::strtoull(test, nullptr, 10), "GRADSHM_TEST_FREE_BYTES"});
+  return limits;
+}
+
+Space free_space() {
+  const std::vector<Space> limits = space_limits();
+  return *std::min_element(limits.begin(), limits.end(), [](const Space& a, const Space& b) { return a.bytes < b.bytes; });
 }
 
 void require_space(std::uint64_t wanted_bytes, std::uint64_t file_bytes, const std::string& what) {

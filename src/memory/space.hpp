@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gradshm::core {
 
@@ -11,8 +12,10 @@ struct Space {
   std::string limited_by;  // "free memory", "cgroup /a/b", "RLIMIT_FSIZE", ...
 };
 
-// The smallest of: MemAvailable, (limit - usage) of every memory cgroup above this process (v1 and v2). Tests lower it through
+// MemAvailable, and (limit - usage) of every memory cgroup above this process (v1 and v2) that has a limit. Tests add one through
 // GRADSHM_TEST_FREE_BYTES.
+[[nodiscard]] std::vector<Space> space_limits();
+// The smallest of them.
 [[nodiscard]] Space free_space();
 
 // Throws Error(no_space) naming bytes wanted and free and what limits them. `file_bytes`: of the largest single file, against

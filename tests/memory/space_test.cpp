@@ -40,3 +40,14 @@ TEST_CASE("a file larger than RLIMIT_FSIZE is refused before the kernel sends SI
   CHECK_THROWS_AS(require_space(4097, 4097, "a thing"), Error);
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
 }
+
+TEST_CASE("every limit is listed, and free space is the smallest") {
+  setenv("GRADSHM_TEST_FREE_BYTES", "4096", 1);
+  const std::vector<Space> limits = space_limits();
+  const Space least = free_space();
+  unsetenv("GRADSHM_TEST_FREE_BYTES");
+  REQUIRE(limits.size() >= 2);
+  CHECK(limits.front().limited_by == "free memory");
+  CHECK(limits.back().limited_by == "GRADSHM_TEST_FREE_BYTES");
+  for (const Space& limit : limits) CHECK(limit.bytes >= least.bytes);
+}
