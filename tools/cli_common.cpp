@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,21 @@ bool write_out(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
   if (errno == EPIPE || errno == EINTR) return false;
   throw core::system_error("cannot write to standard output", errno);
+}
+
+bool wants_color(ColorChoice choice) {
+  if (choice != ColorChoice::automatic) return choice == ColorChoice::always;
+  const char* refused = std::getenv("NO_COLOR");  // https://no-color.org: any value but the empty one
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0') && (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
+void add_color(CLI::App& app, std::string& choice) {
+  app.add_option("--color", choice, "auto, always or never (default auto: on a terminal, unless NO_COLOR is set)")->check(CLI::IsMember({"auto", "always", "never"}));
+}
+
+ColorChoice color_of(const std::string& choice) {
+  return choice == "always" ? ColorChoice::always : choice == "never" ? ColorChoice::never : ColorChoice::automatic;
 }
 
 TerminalSize terminal_size() {

@@ -31,6 +31,11 @@ enum ExitCode : int {
 // cannot be written: a full disk, a closed descriptor.
 [[nodiscard]] bool write_out(const std::string& text);
 
+enum class ColorChoice { automatic, always, never };
+void add_color(CLI::App& app, std::string& choice);  // --color
+[[nodiscard]] ColorChoice color_of(const std::string& choice);
+[[nodiscard]] bool wants_color(ColorChoice choice);  // on stdout
+
 struct TerminalSize {
   std::size_t columns = 0, rows = 0;
 };

@@ -37,12 +37,10 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_flag("--json", arguments.json, "JSON in place of the table: one document, or with -n one a line (see docs/json.md)");
   app.add_option("-n,--iterations", arguments.iterations, "So many pictures, then exit")->check(CLI::Range(1, 1'000'000'000))->excludes(once);
   app.add_option("-d,--delay", arguments.seconds, "Seconds between two pictures (default 1)");
-  app.add_option("--color", arguments.color, "auto, always or never (default auto: on a terminal, unless NO_COLOR is set)")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
+  gradshm::tools::add_color(app, arguments.color);
 }
 
 gradshm::tools::TopOptions to_options(const Arguments& arguments) {
-  using gradshm::tools::ColorChoice;
   // CLI::Range lets NaN pass.
   if (!(arguments.seconds >= 0.01 && arguments.seconds <= 86'400)) throw CLI::ValidationError("--delay", "wants 0.01 to 86400 seconds");
   gradshm::tools::TopOptions options;
@@ -50,7 +48,7 @@ gradshm::tools::TopOptions to_options(const Arguments& arguments) {
   options.json = arguments.json;
   options.iterations = arguments.once || (arguments.json && arguments.iterations == 0) ? 1 : arguments.iterations;
   options.interval_ns = static_cast<std::int64_t>(arguments.seconds * 1e9);
-  options.color = arguments.color == "always" ? ColorChoice::always : arguments.color == "never" ? ColorChoice::never : ColorChoice::automatic;
+  options.color = gradshm::tools::color_of(arguments.color);
   return options;
 }
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace gradshm::tools {
+#include "cli_common.hpp"
 
-enum class ColorChoice { automatic, always, never };
+namespace gradshm::tools {
 
 struct TopOptions {
   std::string instance;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <string_view>
 
 #include "cli_common.hpp"
 
@@ -11,13 +10,6 @@ namespace gradshm::tools {
 namespace {
 
 constexpr std::size_t kBatchWidth = 160;  // into a file or pipe, where COLUMNS says nothing
-
-bool wants_color(ColorChoice choice) {
-  if (choice != ColorChoice::automatic) return choice == ColorChoice::always;
-  const char* refused = std::getenv("NO_COLOR");  // https://no-color.org: any value but the empty one
-  const char* terminal = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0') && (terminal == nullptr || std::string_view(terminal) != "dumb");
-}
 
 std::size_t columns_from_environment() {
   const char* text = std::getenv("COLUMNS");
