@@ -1,4 +1,4 @@
-// gradshm: runs workers with a server, lists instances, shows layouts.
+// gradshm: runs workers with a server, lists instances, shows layouts, looks at the machine.
 #include "cli.hpp"
 
 #include <algorithm>
@@ -13,10 +13,11 @@ Examples:
   gradshm ls                          what runs here
   gradshm layout show default         the parameters of an instance
   gradshm layout check resnet34.tsv   is this file a layout?
+  gradshm doctor                      would a server start here?
   gradshm run --help                  more about one command
 
 Exit codes: 0 done, 1 bad options or another error, 2 no such instance or file, 3 the server is dead,
-4 another version of gradshm, 5 malformed layout file; of `gradshm run` see there.)";
+4 another version of gradshm, 5 malformed layout file; of `gradshm run` and `gradshm doctor` see there.)";
 
 // CLI11 would take options of the workers' command for ours, so what stands behind "--" never reaches it.
 int split_command(int argc, char** argv, gradshm::tools::Invocation& invocation) {
@@ -25,6 +26,9 @@ int split_command(int argc, char** argv, gradshm::tools::Invocation& invocation)
   if (separator != end) invocation.worker_command.assign(separator + 1, end);
   return static_cast<int>(separator - argv);
 }
+
+// Of the doctor 1 is an answer.
+int usage_code(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == "doctor" ? 2 : gradshm::tools::kUsage; }
 
 }  // namespace
 
@@ -37,6 +41,7 @@ int main(int argc, char** argv) {
   gradshm::tools::add_run(app, invocation);
   gradshm::tools::add_ls(app, invocation);
   gradshm::tools::add_layout(app, invocation);
+  gradshm::tools::add_doctor(app, invocation);
   const int own_arguments = split_command(argc, argv, invocation);
-  return gradshm::tools::run_program(app, own_arguments, argv, [&] { return invocation.exit_code; });
+  return gradshm::tools::run_program(app, own_arguments, argv, [&] { return invocation.exit_code; }, usage_code(own_arguments, argv));
 }

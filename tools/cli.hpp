@@ -16,5 +16,6 @@ struct Invocation {
 void add_run(CLI::App& app, Invocation& invocation);
 void add_ls(CLI::App& app, Invocation& invocation);
 void add_layout(CLI::App& app, Invocation& invocation);
+void add_doctor(CLI::App& app, Invocation& invocation);
 
 }  // namespace gradshm::tools

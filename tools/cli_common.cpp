@@ -26,8 +26,8 @@ ExitCode exit_code_of(core::Status status) {
   }
 }
 
-int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body) {
-  int code = kUsage;
+int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body, int usage_code) {
+  int code = usage_code;
   std::string message;
   try {
     app.parse(argc, argv);
@@ -35,10 +35,10 @@ int run_program(CLI::App& app, int argc, const char* const* argv, const std::fun
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> unknown = app.remaining(true);
     const bool lacks_subcommand = std::string_view(error.what()).find("subcommand") != std::string_view::npos;
-    if (!lacks_subcommand || unknown.empty()) return app.exit(error) == 0 ? kOk : kUsage;  // CLI11 prints help, version or complaint; its own codes are above 100
+    if (!lacks_subcommand || unknown.empty()) return app.exit(error) == 0 ? kOk : usage_code;  // CLI11 prints help, version or complaint; its own codes are above 100
     message = "'" + core::escape(unknown.front()) + "' is no subcommand or option here; --help names them";
   } catch (const core::Error& error) {
-    code = exit_code_of(error.status());
+    if (const ExitCode own = exit_code_of(error.status()); own != kUsage) code = own;
     message = error.what();
   } catch (const std::exception& error) {
     message = error.what();

@@ -24,8 +24,8 @@ enum ExitCode : int {
 
 [[nodiscard]] ExitCode exit_code_of(core::Status status);
 
-// Parses, calls `body`, and turns everything that is thrown into a message on stderr and an exit code.
-[[nodiscard]] int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body);
+// Parses, calls `body`, and turns everything that is thrown into a message on stderr and an exit code; `usage_code` in place of kUsage.
+[[nodiscard]] int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body, int usage_code = kUsage);
 
 // Writes all of it to stdout. False if nobody reads any more (SIGPIPE must be ignored), or a signal came. Throws core::Error where it
 // cannot be written: a full disk, a closed descriptor.

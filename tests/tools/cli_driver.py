@@ -44,6 +44,21 @@ def is_alive(pid):
         return False
 
 
+def documented(heading):
+    """The fields of that table in docs/json.md."""
+    sections = re.split(r"^## ", (SOURCE / "docs/json.md").read_text(), flags=re.MULTILINE)
+    section, = (text for text in sections if text.startswith(heading + "\n"))
+    return set(re.findall(r"^\| `([^`]+)`", section, flags=re.MULTILINE))
+
+
+def fields(value, path=""):
+    if isinstance(value, dict):
+        return set().union(*(fields(inner, f"{path}.{key}".lstrip(".")) for key, inner in value.items()))
+    if isinstance(value, list):
+        return set().union(*(fields(inner, path + "[]") for inner in value))
+    return {path}
+
+
 class ToolsTest(unittest.TestCase):
     def setUp(self):
         self.assertTrue((TOOLS / "gradshm").exists(), f"{TOOLS} holds no programs: set GRADSHM_BUILD to the build directory")

@@ -11,22 +11,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cli_driver import SMALL_TSV, SOURCE, TOOLS, WATCHDOG_S, ToolsTest, beacon_path  # noqa: E402
-
-
-def documented(heading):
-    """The fields of that table in docs/json.md."""
-    sections = re.split(r"^## ", (SOURCE / "docs/json.md").read_text(), flags=re.MULTILINE)
-    section, = (text for text in sections if text.startswith(heading + "\n"))
-    return set(re.findall(r"^\| `([^`]+)`", section, flags=re.MULTILINE))
-
-
-def fields(value, path=""):
-    if isinstance(value, dict):
-        return set().union(*(fields(inner, f"{path}.{key}".lstrip(".")) for key, inner in value.items()))
-    if isinstance(value, list):
-        return set().union(*(fields(inner, path + "[]") for inner in value))
-    return {path}
+from cli_driver import SMALL_TSV, TOOLS, WATCHDOG_S, ToolsTest, beacon_path, documented, fields  # noqa: E402
 
 
 class LsTest(ToolsTest):
