@@ -181,7 +181,8 @@ void Server::allocated(Session& session, bool ready) {
   if (member.slot) throw Error(Status::corrupt, "a slot is allocated once");
   check_slot(member.slot_file, arena_->shape);
   member.slot = Mapping(member.slot_file, Mapping::Access::read_only, arena_->shape.total, "slot", true);
-  member.slot_file = {};  // the mapping keeps the memory; one descriptor a worker less
+  member.slot_reader = reopen_read_only(member.slot_file);
+  member.slot_file = {};  // the mapping keeps the memory, and no observer gets a descriptor that may write
   if (ready) rounds_->ready(session.member);
 }
 

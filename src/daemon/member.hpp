@@ -36,6 +36,7 @@ struct Member {
   std::uint64_t joined_ns = 0;
   MemFd slot_file;    // until its pages are checked
   Mapping slot;       // read-only
+  UniqueFd slot_reader;  // the same memory, for observers; empty where it could not be opened again
   UniqueFd doorbell;  // eventfd
   bool partial = false;
   std::vector<bool> named;                   // partial: by parameter index, which ones it registered

@@ -188,6 +188,7 @@ void Server::take_back(Session& session, const Packet& packet, const HandedOver&
   const MemFd slot = duplicate(packet.fds[2]);
   check_slot(slot, arena_->shape);
   member->slot = Mapping(slot, Mapping::Access::read_only, arena_->shape.total, "slot", true);
+  member->slot_reader = reopen_read_only(slot);
   member->doorbell.reset(fcntl(packet.fds[3].get(), F_DUPFD_CLOEXEC, 0));
   if (!member->doorbell) throw system_error("dup of a doorbell", errno);
   watch(member->doorbell.get(), Source::doorbell, session.id, EPOLLIN | EPOLLET);

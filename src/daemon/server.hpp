@@ -63,6 +63,8 @@ class Server {
   void hold_join(Session& session, const Packet& packet);
   void admit(Session& session, const Packet& packet, const Join& message);
   void observe(Session& session, const Packet& packet);
+  void observe_slot(Session& session, const Packet& packet);
+  [[nodiscard]] std::string ranks_text() const;
   void command(Session& session, const Packet& packet);
   void allocated(Session& session, bool ready);
   void end_session(Session& session, EventKind how, const std::string& why);

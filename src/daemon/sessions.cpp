@@ -77,6 +77,7 @@ void Server::answer(Session& session, const Packet& packet) {
       case MessageType::join: return join(session, packet);
       case MessageType::rejoin: return rejoin(session, packet);
       case MessageType::observe: return observe(session, packet);
+      case MessageType::observe_slot: return observe_slot(session, packet);
       case MessageType::command: return command(session, packet);
       default: throw Error(Status::corrupt, "a message of type " + std::to_string(static_cast<int>(packet.type)) + " is not for a server");
     }
@@ -84,7 +85,7 @@ void Server::answer(Session& session, const Packet& packet) {
     if (error.status() == Status::corrupt || error.status() == Status::incompatible) throw;
     // Observers ask again and again until there is a layout; that is no news.
     const std::string what = "refused pid " + std::to_string(session.pid) + ": " + error.what();
-    if (packet.type == MessageType::observe) options_.log(LogLevel::debug, what);
+    if (packet.type == MessageType::observe || packet.type == MessageType::observe_slot) options_.log(LogLevel::debug, what);
     else note(LogLevel::warning, EventKind::refused, session.member.get(), what);
     ErrorReply reply = error_reply(error.status(), error.what());
     reply.header.reserved = sequence_of(packet);
@@ -122,6 +123,32 @@ void Server::observe(Session& session, const Packet& packet) {
   reply.incarnation = incarnation_;
   const std::array<int, 3> fds{arena_->control.file.fd(), arena_->layout_file.fd(), arena_->result.file.fd()};
   if (!send_message(session.socket.get(), reply, fds)) throw Error(Status::corrupt, "it does not read its answers");
+}
+
+void Server::observe_slot(Session& session, const Packet& packet) {
+  const auto message = parse<ObserveSlot>(packet);
+  if (!session.greeted) throw Error(Status::corrupt, "a request before the hello");
+  if (!arena_) throw Error(Status::not_found, "instance '" + options_.name + "' has no layout yet, and no slots");
+  if (message.parameter >= arena_->layout.parameters().size()) throw Error(Status::invalid, "parameter index " + std::to_string(message.parameter) + " is out of range");
+  const MemberPtr member = message.rank < members_.size() ? members_[message.rank] : nullptr;
+  const std::string who = "worker " + std::to_string(message.rank) + " of '" + options_.name + "'";
+  if (!member) throw Error(Status::not_found, "there is no " + who + "; there are " + ranks_text());
+  if (!member->slot) throw Error(Status::not_found, who + " has not allocated its slot yet");
+  if (member->partial && !member->named[message.parameter])
+    throw Error(Status::not_found, who + " registered a part of the layout, without '" + escape(arena_->layout.parameters()[message.parameter].name) + "'");
+  if (!member->slot_reader) throw Error(Status::full, "the slot of " + who + " cannot be shown: the server had no descriptor left for that when it joined");
+  ObserveSlotOk reply;
+  reply.incarnation = incarnation_, reply.generation = member->generation, reply.pid = member->pid;
+  const std::array<int, 1> fds{member->slot_reader.get()};
+  if (!send_message(session.socket.get(), reply, fds)) throw Error(Status::corrupt, "it does not read its answers");
+}
+
+// "workers 0, 1, 7"; "no workers".
+std::string Server::ranks_text() const {
+  std::string text;
+  for (std::size_t rank = 0; rank < members_.size(); ++rank)
+    if (members_[rank]) text += (text.empty() ? "workers " : ", ") + std::to_string(rank);
+  return text.empty() ? "no workers" : text;
 }
 
 void Server::command(Session& session, const Packet& packet) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdio>
 
 #include "base/status.hpp"
 #include "base/text.hpp"
@@ -68,6 +69,12 @@ void MemFd::seal(int seals) const {
 int MemFd::seals() const { return fcntl(fd_.get(), kGetSeals); }
 std::uint64_t MemFd::size() const { return static_cast<std::uint64_t>(stat_of(fd_.get()).st_size); }
 std::uint64_t MemFd::allocated_bytes() const { return static_cast<std::uint64_t>(stat_of(fd_.get()).st_blocks) * 512; }
+
+UniqueFd reopen_read_only(const MemFd& file) noexcept {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd());
+  return UniqueFd(open(path, O_RDONLY | O_CLOEXEC));
+}
 
 Mapping::Mapping(const MemFd& file, Access access, std::uint64_t bytes, const char* what, bool populate) {
   try {

@@ -40,6 +40,10 @@ class MemFd {
   UniqueFd fd_;
 };
 
+// Another descriptor of the same memory, through which nobody can map it writable. Empty where that fails: no /proc, no descriptor left.
+// (A process of our own uid could open it for writing again through /proc; against such a one nothing holds anyway.)
+[[nodiscard]] UniqueFd reopen_read_only(const MemFd& file) noexcept;
+
 class Mapping {
  public:
   enum class Access { read_only, read_write };

@@ -14,6 +14,8 @@
 //                                 <-    RejoinOk + [control, result]
 //   Observe                       ->
 //                                 <-    ObserveOk + [control, layout, result]
+//   ObserveSlot                   ->
+//                                 <-    ObserveSlotOk + [slot, read-only]
 #pragma once
 
 #include <bit>
@@ -37,7 +39,9 @@ inline constexpr std::size_t kMaxMessageBytes = 4096;
 inline constexpr std::size_t kMaxFds = 8;
 inline constexpr std::uint64_t kMaxManifestBytes = 256u << 20;
 
-enum class MessageType : std::uint16_t { hello = 1, hello_ok, join, join_ok, command, ack, observe, observe_ok, error, rejoin, rejoin_ok };
+enum class MessageType : std::uint16_t {
+  hello = 1, hello_ok, join, join_ok, command, ack, observe, observe_ok, error, rejoin, rejoin_ok, observe_slot, observe_slot_ok
+};
 enum class CommandKind : std::uint32_t { allocated = 1, ready, pause, resume, leave };
 
 struct MessageHeader {
@@ -119,6 +123,23 @@ struct ObserveOk {
   static constexpr auto kType = MessageType::observe_ok;
   MessageHeader header;
   std::uint64_t incarnation = 0;
+};
+
+// A look into one worker's slot: it must have that parameter.
+struct ObserveSlot {
+  static constexpr auto kType = MessageType::observe_slot;
+  MessageHeader header;
+  std::uint32_t rank = 0;
+  std::uint32_t parameter = 0;  // index in the layout
+};
+
+struct ObserveSlotOk {
+  static constexpr auto kType = MessageType::observe_slot_ok;
+  MessageHeader header;
+  std::uint64_t incarnation = 0;
+  std::uint64_t generation = 0;
+  std::int32_t pid = 0;
+  std::uint32_t reserved = 0;
 };
 
 struct ErrorReply {

@@ -103,3 +103,17 @@ TEST_CASE("read_sealed takes only what nobody can change any more") {
   CHECK_THROWS_WITH_AS(read_sealed(MemFd(UniqueFd(open("/dev/zero", O_RDONLY))), 100, "the thing"), "the thing is no sealed memfd", Error);
   CHECK_THROWS_WITH_AS(read_sealed(MemFd::sealed_copy("t", "content"), 6, "the thing"), "the thing has 7 bytes; at most 6 are taken", Error);
 }
+
+TEST_CASE("a descriptor that is reopened for reading reads the same bytes and maps nothing writable") {
+  const MemFd file = MemFd::create("t", 4096);
+  const Mapping writer(file, Mapping::Access::read_write, 4096, "t");
+  *writer.at<char>(7) = 'x';
+  const UniqueFd reader = reopen_read_only(file);
+  REQUIRE(reader);
+  CHECK((fcntl(reader.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  char seen = 0;
+  CHECK(pread(reader.get(), &seen, 1, 7) == 1);
+  CHECK(seen == 'x');
+  CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, reader.get(), 0) == MAP_FAILED);
+  CHECK_FALSE(reopen_read_only(MemFd()));
+}
