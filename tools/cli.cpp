@@ -1,4 +1,4 @@
-// gradshm: runs workers with a server, lists instances, shows layouts, looks at the machine.
+// gradshm: runs workers with a server, lists instances, shows layouts and values, looks at the machine.
 #include "cli.hpp"
 
 #include <algorithm>
@@ -14,9 +14,10 @@ Examples:
   gradshm layout show default         the parameters of an instance
   gradshm layout check resnet34.tsv   is this file a layout?
   gradshm doctor                      would a server start here?
+  gradshm dump --param fc1.weight     the values of a parameter's newest result
   gradshm run --help                  more about one command
 
-Exit codes: 0 done, 1 bad options or another error, 2 no such instance or file, 3 the server is dead,
+Exit codes: 0 done, 1 bad options or another error, 2 no such instance, file or parameter, 3 the server is dead,
 4 another version of gradshm, 5 malformed layout file; of `gradshm run` and `gradshm doctor` see there.)";
 
 // CLI11 would take options of the workers' command for ours, so what stands behind "--" never reaches it.
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   gradshm::tools::add_ls(app, invocation);
   gradshm::tools::add_layout(app, invocation);
   gradshm::tools::add_doctor(app, invocation);
+  gradshm::tools::add_dump(app, invocation);
   const int own_arguments = split_command(argc, argv, invocation);
   return gradshm::tools::run_program(app, own_arguments, argv, [&] { return invocation.exit_code; }, usage_code(own_arguments, argv));
 }

@@ -17,5 +17,6 @@ void add_run(CLI::App& app, Invocation& invocation);
 void add_ls(CLI::App& app, Invocation& invocation);
 void add_layout(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
+void add_dump(CLI::App& app, Invocation& invocation);
 
 }  // namespace gradshm::tools
