@@ -96,6 +96,9 @@ void Handle::take_successor(const Packet& answer) {
   const auto reply = parse<RejoinOk>(answer, 2);
   const std::uint64_t closed = words_.closed_round();  // of the killed server
   const auto take = [&](std::size_t i) { return MemFd(UniqueFd(fcntl(answer.fds[i].get(), F_DUPFD_CLOEXEC, 0))); };
+  // A round that the server before this one closed, and that no wait has shown yet: its result would be lost with the switch.
+  if (result_pending_.load(std::memory_order_relaxed) && closed > result_until_.load(std::memory_order_relaxed))  // order: relaxed (both), under command_
+    view_->adopt_result();
   view_->adopt(take(0), take(1), reply.incarnation);
   result_until_.store(closed, std::memory_order_relaxed);    // order: relaxed, released by result_pending_
   result_pending_.store(true, std::memory_order_release);    // order: release, pairs with show_newest_result's acquire

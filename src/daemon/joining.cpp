@@ -35,6 +35,7 @@ void Server::make_arena(Layout layout, unsigned expected_workers) {
   rounds_.emplace(*arena_, options_, *publisher_, [this](const MemberPtr& member, const std::string& why) {
     if (Session* session = session_of(member)) evict(*session, why, true);
   });
+  publisher_->begin_wake_seq(static_cast<std::uint32_t>(incarnation_));  // random
   publisher_->state(ServerState::running);
   publisher_->event(EventKind::started, nullptr, 1, "gradshmd " GRADSHM_VERSION_TEXT);
   beacon_data_.parameters = arena_->layout.parameters().size();

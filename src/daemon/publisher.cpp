@@ -128,6 +128,9 @@ void Publisher::idle(bool may_sleep) {
   store_seq_cst(control_.words->idle, may_sleep ? 1u : 0u);
 }
 
+// Not where another server began: a worker that has loaded the old one's number may sleep on ours (docs/model.md, SAME_SEQUENCE).
+void Publisher::begin_wake_seq(std::uint32_t at) { store_relaxed(control_.words->wake_seq, at); }  // order: relaxed, nobody else has it yet
+
 void Publisher::turn_futex() {
   // order: seq_cst, pairs with Worker::sleep's load of wake_seq after its add to `waiting`.
   add_seq_cst(control_.words->wake_seq, 1);

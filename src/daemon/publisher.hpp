@@ -33,6 +33,7 @@ class Publisher {
   void state(ServerState state);
   void progress(std::uint64_t now);
   void idle(bool may_sleep);
+  void begin_wake_seq(std::uint32_t at);  // before anybody has it mapped
   void turn_futex();                  // whoever is about to sleep does not
   void wake();                        // turn_futex, and wakes all sleepers
   void wake(std::span<const MemberPtr> members);  // the same, without the system call where none of these sleeps

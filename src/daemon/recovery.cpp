@@ -138,14 +138,23 @@ void Server::check_listed(const HandedOver& old, const Rejoin& message) {
   if (untouched && options_.rejoin_timeout_ns != 0) begin_recovery(old);
   const std::string who = "worker " + std::to_string(message.rank) + " of the server that was killed ";
   const bool known = old.state != MemberState::free && old.state <= MemberState::paused && absent_[message.rank].generation == message.generation;
-  if (!known) throw Error(Status::evicted, who + "came back too late, or was no member any more: attach again");
+  if (!known) {
+    if (absent_[message.rank].generation == message.generation) strike_off(message.rank);
+    throw Error(Status::evicted, who + "came back too late, or was no member any more: attach again");
+  }
   if (takes_part(old.state) && !recovery_) throw Error(Status::evicted, who + "came back when the rounds had gone on: attach again");
   if (old.state == MemberState::member && old.closed_round < recovery_->floor) {
-    absent_[message.rank] = {};
+    strike_off(message.rank);
     throw Error(Status::evicted, who + "has seen " + format_count(old.closed_round) + " rounds closed, another one " + format_count(recovery_->floor) + ": attach again");
   }
   if (old.header.op != static_cast<std::uint32_t>(options_.op))
     throw Error(Status::incompatible, "the server that was killed had another --op than this one (" + std::string(op_text(options_.op)) + "): restart it with the same options");
+}
+
+// Whoever is refused must not be waited for, here or by a successor.
+void Server::strike_off(std::size_t rank) {
+  absent_[rank] = {};
+  refresh(true);
 }
 
 // The layout object of the killed server decides, so that no offset moves under a living slot.

@@ -90,6 +90,7 @@ class Server {
   [[nodiscard]] bool lives(const ListedWorker& worker) const;
   void rejoin(Session& session, const Packet& packet);
   void check_listed(const HandedOver& old, const Rejoin& message);
+  void strike_off(std::size_t rank);
   void raise_floor(const HandedOver& old);
   void take_layout(const Packet& packet, const HandedOver& old);
   void take_back(Session& session, const Packet& packet, const HandedOver& old, const Rejoin& message);

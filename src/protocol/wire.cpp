@@ -50,8 +50,10 @@ Received receive_packet(int socket, Packet& ret_packet) {
   message.msg_iov = &part, message.msg_iovlen = 1;
   message.msg_control = control.data(), message.msg_controllen = control.size();
   ssize_t got = 0;
+  // ECONNRESET comes once, where the peer died with unread data; what it had sent before that is still there.
+  int resets = 0;
   do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
+  while (got < 0 && (errno == EINTR || (errno == ECONNRESET && ++resets == 1)));
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::would_block;
   if (got < 0 && errno != ECONNRESET) throw system_error("recvmsg", errno);
   Packet packet;
