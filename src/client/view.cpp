@@ -16,8 +16,8 @@ constexpr int kTries = 1000, kQuickTries = 100;
 constexpr long kReadPauseNs = 100'000;
 
 void copy_out(void* to, const std::byte* from, std::size_t bytes) noexcept {
-#if defined(__SANITIZE_THREAD__)
-  const std::size_t words = bytes / 8 * 8;  // TSan does not know fences: word-wise atomic loads are no race for it
+#if defined(__SANITIZE_THREAD__) || defined(GRADSHM_ATOMICS_HEADER)
+  const std::size_t words = bytes / 8 * 8;  // TSan does not know fences, a model must see each load: word-wise atomic loads are no race
   copy_words_out(to, from, words);
   std::memcpy(static_cast<std::byte*>(to) + words, from + words, bytes - words);
 #else

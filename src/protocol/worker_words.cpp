@@ -1,7 +1,6 @@
 #include "protocol/worker_words.hpp"
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -51,8 +50,7 @@ void WorkerWords::publish_bucket(CommitBlock& block, std::uint64_t round, double
 void WorkerWords::ring() const noexcept {
   // order: seq_cst, see publish_bucket.
   if (load_seq_cst(parts_.control->idle) == 0) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(parts_.doorbell, &one, sizeof one);  // full = rung already
+  ring_doorbell(parts_.doorbell);
 }
 
 bool WorkerWords::daemon_lives() const noexcept {
