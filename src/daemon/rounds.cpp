@@ -51,8 +51,9 @@ Rounds::Found Rounds::take_commits(Member& member) {
       machine_.arrive(member.rank, bucket);  // it never commits there: no arrival that anybody should see
       continue;
     }
-    // order: acquire, pairs with WorkerWords::publish_bucket's store: weight, presence and all slot bytes of the round are visible.
-    const std::uint64_t committed = load_acquire(member.block(arena_.shape, bucket).committed);
+    // order: seq_cst, pairs with WorkerWords::publish_bucket's store: weight, presence and all slot bytes of the round are visible; and
+    // behind the store of `idle` (Publisher::idle) it is one half of the Dekker pair. An acquire may pass that store, and a wake-up is lost.
+    const std::uint64_t committed = load_seq_cst(member.block(arena_.shape, bucket).committed);
     if (committed < open_round()) continue;
     if (committed > open_round() || !take_contribution(member, bucket)) {
       found.nonsense = "bucket " + std::to_string(bucket) + " of its slot holds nonsense (committed round " + format_count(committed) + ")";
@@ -73,7 +74,7 @@ void Rounds::take_last_commits(const MemberPtr& member) {
 bool Rounds::take_contribution(Member& member, std::size_t bucket) {
   const CommitBlock& block = member.block(arena_.shape, bucket);
   Contribution contribution;
-  // order: relaxed (all three), the acquire load of `committed` came first.
+  // order: relaxed (all three), the load of `committed` came first.
   contribution.weight = std::bit_cast<double>(load_relaxed(block.weight_bits));
   const std::uint64_t presence = load_relaxed(block.presence);
   if (!(contribution.weight > 0) || !std::isfinite(contribution.weight)) return false;

@@ -42,7 +42,7 @@ void WorkerWords::publish_bucket(CommitBlock& block, std::uint64_t round, double
   // order: relaxed (both), `committed` below releases them.
   store_relaxed(block.weight_bits, std::bit_cast<std::uint64_t>(weight));
   store_relaxed(block.presence, static_cast<std::uint64_t>(presence));
-  // order: seq_cst. Releases slot bytes, weight and presence to Rounds::scan_member's acquire load; and stands before ring()'s load of
+  // order: seq_cst. Releases slot bytes, weight and presence to Rounds::take_commits' load; and stands before ring()'s load of
   // `idle` in the one total order (Dekker with Publisher::idle and the server's re-scan). Release alone loses wake-ups, also on x86.
   store_seq_cst(block.committed, round);
 }
