@@ -26,7 +26,7 @@ std::optional<MemberSnapshot> take_member(const MemberEntry& shared, int rank) {
   MemberSnapshot member;
   member.rank = rank, member.generation = generation_of(word), member.state = state_of(word);
   member.pid = entry.pid, member.uid = entry.uid, member.partial = entry.partial != 0;
-  member.first_round = load_acquire(shared.first_round);  // order: acquire, pairs with Publisher::member
+  member.first_round = load_relaxed(shared.first_round);  // order: relaxed, `word` above has acquired it
   member.arrived_buckets = entry.arrived, member.joined_ns = entry.joined_ns;
   member.last_commit_ns = entry.last_commit_ns, member.last_commit_round = entry.last_commit_round;
   member.label.assign(entry.label, strnlen(entry.label, sizeof entry.label));
@@ -45,6 +45,8 @@ void take_rounds(const InstanceView& view, Snapshot& snapshot) {
   }
 }
 
+}  // namespace
+
 void take_events(const Control& control, Snapshot& snapshot) {
   const std::uint64_t written = load_acquire(control.words->events);  // order: acquire, pairs with Publisher::event
   for (std::uint64_t number = written > kEvents ? written - kEvents : 0; number < written; ++number) {
@@ -55,6 +57,8 @@ void take_events(const Control& control, Snapshot& snapshot) {
     snapshot.events.push_back(taken);
   }
 }
+
+namespace {
 
 // order: relaxed (all), single words that are shown to people.
 void take_words(const ControlWords& words, Snapshot& snapshot) {

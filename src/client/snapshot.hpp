@@ -56,6 +56,9 @@ struct Snapshot {
   std::vector<EventSnapshot> events;          // oldest first, only consistent ones
 };
 
+// The part of a snapshot that is read from the event ring.
+void take_events(const Control& control, Snapshot& snapshot);
+
 // One observer connection to a running server.
 class Watcher {
  public:

@@ -125,7 +125,7 @@ Status InstanceView::try_read(std::size_t parameter, void* data, ResultInfo& ret
   const BucketResult& bucket = result_.buckets[place.bucket];
   // closed_round first: before the close a bucket may be summed again under the same number.
   const std::uint64_t closed = closed_round();
-  const std::uint64_t round = load_acquire(bucket.round);  // order: acquire, pairs with Reduction::publish_header's release
+  const std::uint64_t round = load_relaxed(bucket.round);  // order: relaxed, what is not newer than `closed` came with that load
   if (round == 0 || round > closed) return Status::not_closed;
   ResultInfo info{round, 0, 0};
   const bool uniform = load_relaxed(bucket.uniform) != 0;  // order: relaxed (all below), checked by `writing` after the fence

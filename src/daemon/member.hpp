@@ -47,7 +47,7 @@ struct Member {
     return *slot.at<const CommitBlock>(shape.blocks[bucket]);
   }
   [[nodiscard]] bool sleeps(const SlotShape& shape) const noexcept {
-    // order: seq_cst, pairs with Worker::wait's add to `waiting` before it looks again: one of the two sees the other (Dekker).
+    // order: seq_cst, pairs with WorkerWords::wait's add to `waiting` before it looks again: one of the two sees the other (Dekker).
     return slot && load_seq_cst(slot.at<const SlotWords>(shape.words)->waiting) != 0;
   }
 };

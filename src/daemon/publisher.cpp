@@ -29,9 +29,9 @@ void Publisher::member(const Member& member) {
   std::memset(value.label, 0, sizeof value.label);
   std::memcpy(value.label, member.label.data(), std::min(member.label.size(), sizeof value.label - 1));
   publish_entry(shared, value);
-  // order: release is enough for first_round; it is read after the word that says "member".
-  store_release(shared.first_round, member.first_round);
-  // order: seq_cst, pairs with Worker::membership's load. An eviction must be visible before the close that left the worker out.
+  // order: relaxed, `word` below releases it; it is read after the word that says "member".
+  store_relaxed(shared.first_round, member.first_round);
+  // order: seq_cst, pairs with WorkerWords::membership's load. An eviction must be visible before the close that left the worker out.
   store_seq_cst(shared.word, member_word(member.generation, member.state));
 }
 
@@ -47,8 +47,8 @@ void Publisher::member_progress(const Member& member, std::size_t arrived, std::
 void Publisher::free_entry(unsigned rank, std::uint64_t generation) {
   MemberEntry& shared = control_.members[rank];
   if (generation_of(shared.word) != generation) return;
-  // order: seq_cst, as in member().
-  store_seq_cst(shared.word, member_word(generation, MemberState::free));
+  // order: relaxed, it publishes nothing: member() has said "gone" there before.
+  store_relaxed(shared.word, member_word(generation, MemberState::free));
 }
 
 void Publisher::bucket_arrived(std::size_t bucket, unsigned members) {
@@ -58,8 +58,8 @@ void Publisher::bucket_arrived(std::size_t bucket, unsigned members) {
 void Publisher::bucket_reduced(std::size_t bucket, std::uint64_t round) {
   BucketProgress& progress = control_.buckets[bucket];
   store_relaxed(progress.reductions, progress.reductions + 1);  // order: relaxed, shown to people only
-  // order: release, for pollers that only want to know how far it is; the result may be used after the close alone.
-  store_release(progress.reduced_round, round);
+  // order: relaxed, for pollers that only want to know how far it is; the result may be used after the close alone.
+  store_relaxed(progress.reduced_round, round);
 }
 
 void Publisher::bytes_reduced(std::uint64_t bytes) {
@@ -89,7 +89,7 @@ void Publisher::adopt_records(const Control& old, std::uint64_t groups) {
 }
 
 void Publisher::close(std::uint64_t round) {
-  // order: seq_cst, pairs with Worker::wait (Dekker over closed_round and waiting) and releases result bytes, headers and record.
+  // order: seq_cst, pairs with WorkerWords::wait (Dekker over closed_round and waiting) and releases result bytes, headers and record.
   store_seq_cst(control_.words->closed_round, round);
 }
 
@@ -116,14 +116,14 @@ void Publisher::event(EventKind kind, const Member* member, std::uint64_t round,
 }
 
 void Publisher::state(ServerState state) {
-  // order: release, pairs with Worker::wait's acquire load; wake() behind it lets sleepers look.
+  // order: release, pairs with WorkerWords::daemon_lives' acquire load; wake() behind it lets sleepers look.
   store_release(control_.words->state, static_cast<std::uint32_t>(state));
 }
 
 void Publisher::progress(std::uint64_t now) { store_relaxed(control_.words->progress_ns, now); }  // order: relaxed, shown to people only
 
 void Publisher::idle(bool may_sleep) {
-  // order: seq_cst, pairs with Worker::ring: the worker stores `committed` and loads `idle`, the server stores `idle` and re-scans the
+  // order: seq_cst, pairs with WorkerWords::ring: the worker stores `committed` and loads `idle`, the server stores `idle` and re-scans the
   // committed words; one of the two sees the other. Release here loses wake-ups.
   store_seq_cst(control_.words->idle, may_sleep ? 1u : 0u);
 }
@@ -132,7 +132,7 @@ void Publisher::idle(bool may_sleep) {
 void Publisher::begin_wake_seq(std::uint32_t at) { store_relaxed(control_.words->wake_seq, at); }  // order: relaxed, nobody else has it yet
 
 void Publisher::turn_futex() {
-  // order: seq_cst, pairs with Worker::sleep's load of wake_seq after its add to `waiting`.
+  // order: seq_cst, pairs with WorkerWords::sleep_until's load of wake_seq after its add to `waiting`.
   add_seq_cst(control_.words->wake_seq, 1);
 }
 

@@ -131,8 +131,9 @@ void Reduction::publish_header(std::size_t bucket, std::span<const MemberPtr> me
   if (value.uniform == 0) publish_parameters(bucket, members);
   constexpr std::size_t kStart = offsetof(BucketResult, contributors), kBytes = offsetof(BucketResult, uniform) + 4 - kStart;
   copy_words_in(reinterpret_cast<std::byte*>(&shared) + kStart, reinterpret_cast<const std::byte*>(&value) + kStart, kBytes);
-  // order: release, pairs with the acquire load of readers that are no members; the sums were fenced by the threads that made them.
-  store_release(shared.round, round);
+  // order: relaxed, readers believe it up to the closed round only, and Publisher::close has released everything of that. The sums were
+  // fenced by the threads that made them.
+  store_relaxed(shared.round, round);
 }
 
 void Reduction::publish_parameters(std::size_t bucket, std::span<const MemberPtr> members) {

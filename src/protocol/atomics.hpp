@@ -1,5 +1,5 @@
 // The only door to memory that two processes use at once. A test may put another implementation in its place (GRADSHM_ATOMICS_HEADER:
-// Relacy, an exhaustive interleaver). The order is part of each name; call sites say which access is the partner.
+// the interleaver of tests/interleave). The order is part of each name; call sites say which access is the partner.
 #pragma once
 
 #ifdef GRADSHM_ATOMICS_HEADER
@@ -54,6 +54,10 @@ void store_seq_cst(Word& word, std::type_identity_t<Word> value) noexcept {
 }
 // Only for words whose writer is one process: nobody else modifies them.
 template <SharedWord Word>
+Word add_relaxed(Word& word, std::type_identity_t<Word> value) noexcept {
+  return detail::ref(word).fetch_add(value, std::memory_order_relaxed);
+}
+template <SharedWord Word>
 Word add_seq_cst(Word& word, std::type_identity_t<Word> value) noexcept {
   return detail::ref(word).fetch_add(value, std::memory_order_seq_cst);
 }
@@ -61,12 +65,12 @@ Word add_seq_cst(Word& word, std::type_identity_t<Word> value) noexcept {
 inline void fence_acquire() noexcept { std::atomic_thread_fence(std::memory_order_acquire); }
 inline void fence_release() noexcept { std::atomic_thread_fence(std::memory_order_release); }
 
-// Also orders non-temporal stores, which no C++ fence does on x86.
+// A release fence that also orders non-temporal stores, which no C++ fence does on x86.
 inline void fence_stores() noexcept {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  fence_release();
 }
 
 inline void cpu_relax() noexcept {

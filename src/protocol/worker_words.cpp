@@ -33,7 +33,7 @@ std::uint64_t WorkerWords::closed_round() const noexcept {
 }
 
 std::uint64_t WorkerWords::first_round() const noexcept {
-  return load_acquire(parts_.entry->first_round);  // order: acquire, pairs with Publisher::member's release
+  return load_relaxed(parts_.entry->first_round);  // order: relaxed, whoever has loaded a word that says "member" sees it
 }
 
 std::uint64_t WorkerWords::open_round() const noexcept { return std::max(closed_round() + 1, first_round()); }
@@ -102,14 +102,14 @@ Status WorkerWords::wait(std::uint64_t round, const Deadline& deadline) const no
   // order: seq_cst, pairs with Member::sleeps: either the server sees that we wait, or we see what it has stored (Dekker).
   if (parts_.slot != nullptr) add_seq_cst(parts_.slot->waiting, 1);
   const Status status = sleep_until([&] { return look(round); }, deadline);
-  if (parts_.slot != nullptr) add_seq_cst(parts_.slot->waiting, -1);  // order: as above; a late decrement costs one needless wake
+  if (parts_.slot != nullptr) add_relaxed(parts_.slot->waiting, -1);  // order: relaxed, a late decrement costs one needless wake
   return status;
 }
 
 Status WorkerWords::wait_admitted(const Deadline& deadline) const noexcept {
   add_seq_cst(parts_.slot->waiting, 1);  // order: as in wait
   const Status status = sleep_until([&] { return admission(); }, deadline);
-  add_seq_cst(parts_.slot->waiting, -1);  // order: as in wait
+  add_relaxed(parts_.slot->waiting, -1);  // order: as in wait
   return status;
 }
 
