@@ -167,13 +167,21 @@ inline remove_from_beacon(h) {
   evicted_ever = evicted_ever | BIT(h);
   CLEAR(sessions, BIT(h)); CLEAR(back, BIT(h)); CLEAR(list, BIT(h)); CLEAR(beacon_list, BIT(h))
 }
+#ifdef MISTAKE_EVICTION_AFTER_CLOSE
+inline store_late() {
+  for (i : 0 .. HANDLES - 1) { if :: HAS(late, i) -> store_word(i, GONE) :: else fi }
+  i = 0; late = 0
+}
+#endif
 inline remove_from_round(h) {
 #ifdef MISTAKE_EVICTION_AFTER_CLOSE
   late = late | BIT(h);
+  machine_remove(h);
+  if :: members == 0 -> store_late() :: else fi;   /* nothing closes */
 #else
   if :: control[server].generation[rank[h]] == h + 1 -> store_word(h, GONE) :: else fi;
-#endif
   machine_remove(h);
+#endif
   admit()
 }
 
@@ -355,7 +363,7 @@ inline choose_rank(h) {
 #endif
 
 #if defined(MISTAKE_EVICTION_AFTER_CLOSE)
-#define AFTER_CLOSE ; d_step { for (i : 0 .. HANDLES - 1) { if :: HAS(late, i) -> store_word(i, GONE) :: else fi } i = 0; late = 0; admit() }
+#define AFTER_CLOSE ; d_step { store_late(); admit() }
 #else
 #define AFTER_CLOSE ; d_step { admit() }
 #endif
