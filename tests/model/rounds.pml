@@ -473,6 +473,7 @@ round:
   atomic {
     if
     :: IS_OUT(h) -> goto out
+    :: !IS_OUT(h) && OPEN_FOR(h) > ROUNDS + 1 -> goto out   /* came late, or paused: enough */
     :: else -> r = OPEN_FOR(h); assert(last == 0 || r == last + 1); FIRST_BUCKET   /* (b): no round is skipped */
     fi
   };

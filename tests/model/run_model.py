@@ -41,7 +41,7 @@ def compiler():
 
 def checked(command, where, what):
     """spin reports errors on standard output and may end with 0."""
-    done = subprocess.run(command, cwd=where, capture_output=True, text=True, start_new_session=True)
+    done = subprocess.run(command, cwd=where, capture_output=True, text=True)
     said = done.stdout + done.stderr
     if done.returncode != 0 or re.search(r"\bError\b|syntax error", said):
         raise Unusable(f"{what} failed:\n{said.strip()[-2000:]}")
@@ -58,7 +58,7 @@ def build(run, where):
 def search(run, where, limit):
     """pan's output, and whether it ended by itself. A sampled search is interrupted at its limit, any other one must end before."""
     with open(where / "output", "w+", encoding="utf-8") as output:
-        process = subprocess.Popen(["./pan", "-n", *run.options], cwd=where, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(["./pan", "-n", *run.options], cwd=where, stdout=output, stderr=subprocess.STDOUT)
         ended = True
         try:
             process.wait(limit)
@@ -71,7 +71,7 @@ def search(run, where, limit):
                 pass
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
                 process.wait()
         output.seek(0)
         return output.read(), ended
@@ -198,6 +198,7 @@ def main():
     if reason := missing():
         print(f"SKIPPED: {reason}")
         return EXIT_SKIPPED
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a search does not outlive this
     runs = chosen(options)
     start = time.monotonic()
     print(f"{'run':<28} {'states':>13} {'depth':>7} {'seconds':>8} {'MiB':>7}  verdict", flush=True)
