@@ -2,127 +2,36 @@
 //   gradshm run -n 4 -- train_fashion
 // Every worker computes the gradient of its shard of each batch straight into its slot, last layer first, commits what is done
 // while it computes the rest, and takes the mean out of the shared result. Nobody sends gradients, nobody copies them.
+//   gradshm run -n 4 -- train_fashion --checkpoint state
+// lets workers come, be killed and leave meanwhile: fashion/elastic.hpp.
+#include "fashion/elastic.hpp"
 #include "fashion/options.hpp"
 #include "fashion/progress.hpp"
-#include "fashion/stop.hpp"
+#include "fashion/shared_gradient.hpp"
 #include "fashion/training.hpp"
 
 #include <gradshm/gradshm.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <span>
 #include <stdexcept>
 #include <string>
 
 namespace {
 
 using namespace fashion;
-using namespace std::chrono_literals;
-using gradshm::Outcome;
 using Clock = std::chrono::steady_clock;
-
-constexpr auto kPatience = 120s;      // for a round or an admission, so that a stuck worker ends in a sentence and not in silence
-constexpr auto kSignalSlice = 200ms;  // how long a wait may keep us from looking for a signal
-
-// Two numbers that every worker hands in beside its gradient; the server adds them up like any other parameter.
-constexpr const char* kLossName = "demo.loss";
-constexpr const char* kCopiedName = "demo.bytes_copied";
-
-std::string explain(Outcome outcome, const std::string& what) {
-  switch (outcome) {
-    case Outcome::empty: return what + " closed without a gradient from anybody";
-    case Outcome::timeout: return what + " did not come about within 2 minutes; `gradshm-top` shows who is late";
-    case Outcome::evicted: return what + ": the server evicted this worker; its log says why";
-    case Outcome::daemon_lost: return what + ": the server has gone; start the training again";
-    default: break;
-  }
-  const std::string sentence = gradshm_last_error();
-  return what + ": " + (sentence.empty() ? gradshm::to_string(outcome) : sentence);
-}
-
-void require_ok(Outcome outcome, const std::string& what) {
-  if (outcome != Outcome::ok) throw std::runtime_error(explain(outcome, what));
-}
-
-// poll(timeout) until it answers something else than timeout, in slices that let a signal through.
-template <class Poll>
-Outcome wait_in_slices(Poll poll) {
-  for (const auto deadline = Clock::now() + kPatience; Clock::now() < deadline;) {
-    throw_if_stopped();
-    if (const Outcome outcome = poll(kSignalSlice); outcome != Outcome::timeout) return outcome;
-  }
-  return Outcome::timeout;
-}
-
-gradshm::Layout make_layout() {
-  gradshm::Layout layout;
-  for (const TensorShape& tensor : kTensors) {
-    const auto rows = static_cast<std::int64_t>(tensor.rows), columns = static_cast<std::int64_t>(tensor.columns);
-    if (rows == 1)
-      layout.add(tensor.name, gradshm::DType::f32, {columns});
-    else
-      layout.add(tensor.name, gradshm::DType::f32, {rows, columns});
-  }
-  layout.add(kLossName, gradshm::DType::f64, {1}).add(kCopiedName, gradshm::DType::f64, {1});
-  return layout;
-}
 
 gradshm::Worker attach(const Options& options) {
   auto worker = gradshm::Worker::attach(options.instance, make_layout(),
                                         {.rank = static_cast<int>(options.rank), .wait_for_admission = false});
-  if (worker.info().op != GRADSHM_MEAN) throw std::runtime_error("this server does not average gradients; start one with --op mean");
-  const Outcome admitted = wait_in_slices([&](auto timeout) {
-    return static_cast<Outcome>(gradshm_wait_admitted(worker.get(), std::chrono::nanoseconds(timeout).count(), nullptr));
-  });
-  require_ok(admitted, "the admission to a round");
+  await_admission(worker);
   return worker;
 }
-
-// The gradients of all workers, as one worker sees them. The addresses stay the same for the whole run.
-class SharedGradient {
- public:
-  explicit SharedGradient(gradshm::Worker& worker) : worker_(worker), loss_(worker.find(kLossName)), copied_(worker.find(kCopiedName)) {
-    for (std::size_t t = 0; t < kTensors.size(); ++t) {
-      index_[t] = worker.find(kTensors[t].name);
-      slots_[t] = worker.slot<float>(index_[t]);
-      results_[t] = worker.result<float>(index_[t]);
-    }
-  }
-
-  // Returns when the round is closed and its result can be read.
-  void compute_round(Mlp& mlp, const TensorSet& weights, const Dataset& data, std::span<const std::uint32_t> samples) {
-    const gradshm::CommitOptions commit{.weight = static_cast<double>(samples.size())};
-    const double loss = mlp.gradient(weights.view(), data, samples, slots_, [&](std::size_t t) {
-      require_ok(worker_.commit_parameter(index_[t], commit).status(), std::string("the commit of ") + kTensors[t].name);
-    });
-    worker_.slot<double>(loss_)[0] = loss;
-    worker_.slot<double>(copied_)[0] = static_cast<double>(worker_.info().bytes_copied);
-    const gradshm::Round round = worker_.commit(commit);  // whatever is not committed yet
-    require_ok(wait_in_slices([&](auto timeout) { return round.wait(timeout); }), "round " + std::to_string(round.number()));
-  }
-
-  [[nodiscard]] const ConstTensors& mean() const { return results_; }
-  [[nodiscard]] double mean_loss() const { return worker_.result<double>(loss_)[0]; }
-  // How many workers are in the result.
-  [[nodiscard]] std::size_t contributors() const { return worker_.result_info(loss_).count; }
-  // Over those workers. The server divides by the sum of weights; that is undone here.
-  [[nodiscard]] std::int64_t bytes_copied() const {
-    return std::llround(worker_.result<double>(copied_)[0] * worker_.result_info(copied_).weight_sum);
-  }
-
- private:
-  gradshm::Worker& worker_;
-  std::size_t loss_, copied_;
-  std::array<std::size_t, kTensors.size()> index_{};
-  Tensors slots_;
-  ConstTensors results_;
-};
 
 struct Trained {
   TensorSet weights, weights_to_check;  // after the last round; after the first check_rounds rounds
@@ -158,7 +67,8 @@ Trained train(gradshm::Worker& worker, const Dataset& data, const Options& optio
   Progress progress(run.rounds, options.plan.batch, options.quiet || options.rank != 0);
   const auto start = Clock::now();
   for (std::size_t round = 1, contributors = options.plan.workers; round <= run.rounds; ++round) {
-    shared.compute_round(mlp, run.weights, data, shard(order.batch(round - 1), options.rank, options.plan.workers));
+    const auto samples = shard(order.batch(round - 1), options.rank, options.plan.workers);
+    shared.wait_for(shared.hand_in(mlp, run.weights.view(), data, samples), [] {});
     contributors = check_contributors(shared.contributors(), contributors, options, round);
     const double loss = shared.mean_loss();
     require_finite(loss, round);
@@ -198,10 +108,12 @@ void run_worker(const Options& options) {
     throw std::runtime_error("there is no directory '" + options.data_directory +
                              "'; install the Debian package dataset-fashion-mnist (tools/setup does) or say where with --data");
   const Dataset data = load_dataset(options.data_directory, "train");
-  const Dataset test = options.rank == 0 ? load_dataset(options.data_directory, "t10k") : Dataset{};
+  const bool is_elastic = !options.checkpoint.empty();
+  const Dataset test = options.rank == 0 || is_elastic ? load_dataset(options.data_directory, "t10k") : Dataset{};
   if (options.plan.batch < options.plan.workers || options.plan.batch > data.size())
     throw std::runtime_error("--batch " + std::to_string(options.plan.batch) + " must be at least the number of workers (" +
                              std::to_string(options.plan.workers) + ") and at most the number of images");
+  if (is_elastic) return train_elastically(data, test, options);
   const Trained run = [&] {
     gradshm::Worker worker = attach(options);
     return train(worker, data, options);

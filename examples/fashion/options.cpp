@@ -20,7 +20,8 @@ constexpr const char* kExamples = R"(Examples:
   gradshmd --name mine & train_fashion --instance mine
                                                 one worker, a server started by hand
 
-Worker 0 prints one line of JSON at the end. Exit code: 0 done, 1 failed (a sentence says why), 2 wrong usage,
+Worker 0 prints one line of JSON at the end; with --checkpoint every worker does. There GRADSHM_WORLD_SIZE only says into how many parts
+a batch is cut; each worker draws its part at random, a newcomer or one that was evicted goes on from FILE, and all end with the same weights. Exit code: 0 done, 1 failed (a sentence says why), 2 wrong usage,
 128 + signal if interrupted.)";
 
 std::optional<std::size_t> environment_number(const char* name) {
@@ -65,6 +66,9 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--check-rounds", options.check_rounds, "rounds that worker 0 repeats alone at the end, to compare the weights; 0: none")
       ->check(in_range(0, kMaxRounds))
       ->capture_default_str();
+  auto* checkpoint = app.add_option("--checkpoint", options.checkpoint, "file for the state after each round: workers may come, be killed and leave meanwhile");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "rounds")->check(rounds)->needs(checkpoint)->capture_default_str();
+  app.add_option("--leave-after-round", options.leave_after_round, "this worker leaves then")->check(rounds)->needs(checkpoint);
   app.add_option("--instance", options.instance, "server to attach to; default: $GRADSHM_INSTANCE, else 'default'");
   app.add_flag("--quiet", options.quiet, "no progress on stderr");
 }

@@ -17,6 +17,9 @@ struct Options {
   std::size_t epochs = 8;
   std::optional<std::size_t> rounds;  // instead of epochs
   std::size_t check_rounds = 100;
+  std::string checkpoint;              // not empty: workers may come and go
+  std::size_t checkpoint_every = 10;   // rounds; who waits for a newcomer writes it anyway, and each round would cost a tenth of the time
+  std::size_t leave_after_round = 0;   // 0: stays to the end
   bool quiet = false;
 };
 

@@ -29,6 +29,13 @@ std::span<const std::uint32_t> shard(std::span<const std::uint32_t> batch, std::
   return batch.subspan(begin, batch.size() * (rank + 1) / workers - begin);
 }
 
+std::vector<std::uint32_t> drawn_samples(std::size_t of, std::size_t count, std::uint64_t seed, std::size_t rank, std::uint64_t round) {
+  Random random(Random(Random(seed).bits() ^ (rank + 1)).bits() ^ round);
+  std::vector<std::uint32_t> samples(count);
+  for (std::uint32_t& sample : samples) sample = random.below(static_cast<std::uint32_t>(of));
+  return samples;
+}
+
 void Sgd::step(const ConstTensors& gradient, const Tensors& weights) {
   const Tensors velocity = velocity_.tensors();
   for (std::size_t t = 0; t < kTensors.size(); ++t) {

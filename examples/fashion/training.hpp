@@ -40,11 +40,15 @@ class BatchOrder {
 // The part of a batch that worker `rank` computes; sizes differ by one where workers do not divide the batch.
 [[nodiscard]] std::span<const std::uint32_t> shard(std::span<const std::uint32_t> batch, std::size_t rank, std::size_t workers);
 
+// The samples of one worker in one round where nobody knows how many workers there are: drawn by seed, rank and round. round: from 1.
+[[nodiscard]] std::vector<std::uint32_t> drawn_samples(std::size_t of, std::size_t count, std::uint64_t seed, std::size_t rank, std::uint64_t round);
+
 // SGD with momentum: v = momentum * v + g; w = w - learning_rate * v.
 class Sgd {
  public:
   explicit Sgd(const Plan& plan) : learning_rate_(plan.learning_rate), momentum_(plan.momentum) {}
   void step(const ConstTensors& gradient, const Tensors& weights);
+  [[nodiscard]] TensorSet& velocity() noexcept { return velocity_; }
 
  private:
   float learning_rate_, momentum_;
