@@ -40,7 +40,8 @@ int examine_here(const DoctorArguments& arguments) {
     throw CLI::ValidationError("--name", error.what());
   }
   const std::vector<Finding> findings = examine(gather(question));
-  (void)write_out(arguments.json ? doctor_json_line(question.instance, findings) : joined(doctor_lines(findings, output_width(), wants_color(color_of(arguments.color)))));
+  const bool color = wants_color(color_of(arguments.color));
+  (void)write_out(arguments.json ? doctor_json_line(question.instance, findings) : joined(doctor_lines(findings, output_width(), color)));
   return would_start(findings) ? kWouldStart : kWouldNot;
 }
 

@@ -65,7 +65,8 @@ std::size_t find_parameter(const core::InstanceView& view, const std::string& na
   if (const auto found = view.find(name)) return *found;
   std::string closest;
   for (const std::string& other : closest_names(view.layout(), name)) closest += (closest.empty() ? "" : ", ") + ("'" + core::escape(other) + "'");
-  throw core::Error(core::Status::not_found, "'" + instance + "' has no parameter '" + core::escape(name) + "'; closest: " + closest + " (all of them: gradshm layout show " + instance + ")");
+  throw core::Error(core::Status::not_found, "'" + instance + "' has no parameter '" + core::escape(name) + "'; closest: " +
+                                                  closest + " (all of them: gradshm layout show " + instance + ")");
 }
 
 void read_result(core::Handle& handle, std::size_t parameter, const core::Deadline& deadline, Dump& dump) {
@@ -77,8 +78,8 @@ void read_result(core::Handle& handle, std::size_t parameter, const core::Deadli
     return;
   }
   if (handle.view().closed_round() == 0) throw core::Error(core::Status::not_found, "no round of '" + dump.instance + "' has closed yet: there is no result");
-  throw core::Error(status, "the result of '" + core::escape(dump.parameter.name) + "' is being replaced, and the round that does so has not closed in time; `gradshm-top " +
-                                dump.instance + "` shows whom it waits for (--timeout)");
+  throw core::Error(status, "the result of '" + core::escape(dump.parameter.name) + "' is being replaced, and the round that does so has not closed in time; " +
+                                "`gradshm-top " + dump.instance + "` shows whom it waits for (--timeout)");
 }
 
 void read_slot(const core::Handle& handle, unsigned rank, std::size_t parameter, const core::Deadline& deadline, Dump& dump) {

@@ -14,6 +14,7 @@ constexpr std::uint64_t kLeastDescriptors = 10;    // standard ones, lock, epoll
 constexpr std::uint64_t kServerDescriptors = 16;   // with layout, control and result, and some to work with
 constexpr std::uint64_t kWorkerDescriptors = 4;    // socket, pidfd, doorbell, slot
 constexpr std::uint64_t kDefaultWorkers = 64;      // gradshmd --max-workers
+constexpr const char* kRaiseDescriptors = "raise it: ulimit -n 1024";
 constexpr std::uint64_t kNoLimit = 1ull << 60;     // cgroup v1 writes "none" as a number of this size
 constexpr std::uint64_t kProgramBytes = 1u << 30;  // address space of code, stacks and thread pool, generously
 
@@ -29,7 +30,9 @@ Finding check_kernel(const Facts& facts) {
   int major = 0, minor = 0;
   const bool known = std::sscanf(facts.release.c_str(), "%d.%d", &major, &minor) == 2;
   const bool old = known && (major < 5 || (major == 5 && minor < 4));
-  if (old) return {Verdict::warn, "kernel", "Linux " + core::escape(facts.release) + " is older than 5.4", "what follows was tried all the same; update the kernel if something of it fails"};
+  if (old)
+    return {Verdict::warn, "kernel", "Linux " + core::escape(facts.release) + " is older than 5.4",
+            "what follows was tried all the same; update the kernel if something of it fails"};
   return {Verdict::ok, "kernel", "Linux " + core::escape(facts.release), ""};
 }
 
@@ -72,16 +75,20 @@ Finding check_file_bytes(const Facts& facts) {
   const std::uint64_t largest = std::max<std::uint64_t>(facts.need.largest_file, sizeof(core::BeaconData));
   const std::string found = "RLIMIT_FSIZE is " + in_words(facts.file_bytes);
   if (!facts.file_bytes || *facts.file_bytes >= largest) return {Verdict::ok, "file size", found, ""};
-  return {Verdict::fail, "file size", found + ", " + facts.need.whom + " has an object of " + core::format_count(largest) + " bytes", "raise it: ulimit -f unlimited"};
+  return {Verdict::fail, "file size",
+          found + ", " + facts.need.whom + " has an object of " + core::format_count(largest) + " bytes",
+          "raise it: ulimit -f unlimited"};
 }
 
 Finding check_descriptors(const Facts& facts) {
   const std::string found = "RLIMIT_NOFILE is " + in_words(facts.descriptors);
   const std::uint64_t limit = facts.descriptors.value_or(UINT64_MAX);
-  if (limit < kLeastDescriptors) return {Verdict::fail, "descriptors", found + ", the server needs " + std::to_string(kLeastDescriptors) + " before any worker comes", "raise it: ulimit -n 1024"};
+  if (limit < kLeastDescriptors)
+    return {Verdict::fail, "descriptors", found + ", the server needs " + std::to_string(kLeastDescriptors) + " before any worker comes", kRaiseDescriptors};
   if (limit >= kServerDescriptors + kDefaultWorkers * kWorkerDescriptors) return {Verdict::ok, "descriptors", found, ""};
   const std::uint64_t workers = limit > kServerDescriptors ? (limit - kServerDescriptors) / kWorkerDescriptors : 0;
-  return {Verdict::warn, "descriptors", found + ", enough for about " + core::plural(workers, "worker") + " (" + std::to_string(kWorkerDescriptors) + " each)", "raise it: ulimit -n 1024"};
+  return {Verdict::warn, "descriptors",
+          found + ", enough for about " + core::plural(workers, "worker") + " (" + std::to_string(kWorkerDescriptors) + " each)", kRaiseDescriptors};
 }
 
 Finding check_address_space(const Facts& facts) {
@@ -95,7 +102,8 @@ Finding check_address_space(const Facts& facts) {
 Finding judge_directory(const std::string& check, const DirectoryFacts& facts, unsigned uid) {
   const std::string path = core::escape(facts.path), elsewhere = "set GRADSHM_DIR to a directory of your own";
   const auto fail = [&](const std::string& found, const std::string& advice) { return Finding{Verdict::fail, check, found, advice}; };
-  if (!facts.exists && facts.write_error != 0) return fail(path + " cannot be made: " + std::strerror(facts.write_error), "make the directory above it writable for you, or " + elsewhere);
+  if (!facts.exists && facts.write_error != 0)
+    return fail(path + " cannot be made: " + std::strerror(facts.write_error), "make the directory above it writable for you, or " + elsewhere);
   if (!facts.exists) return {Verdict::ok, check, path + " is not there; the server makes it", ""};
   if (facts.is_link) return fail(path + " is a symbolic link", elsewhere);
   if (!facts.is_directory) return fail(path + " is no directory", elsewhere);
@@ -118,14 +126,17 @@ Finding check_instances(const Facts& facts) {
     same |= text_of(beacon.socket_path) == facts.socket_path;
   }
   for (const core::BeaconData& beacon : facts.dead) dead.push_back("'" + core::escape(text_of(beacon.name)) + "'");
-  const std::string found = (living.empty() ? "none runs" : joined_with(living, ", ") + (living.size() == 1 ? " runs" : " run")) + (dead.empty() ? "" : "; dead: " + joined_with(dead, ", "));
+  std::string found = living.empty() ? "none runs" : joined_with(living, ", ") + (living.size() == 1 ? " runs" : " run");
+  if (!dead.empty()) found += "; dead: " + joined_with(dead, ", ");
   if (same) return {Verdict::warn, "instances", found, "a second server '" + facts.instance + "' would be refused: use that one, stop it, or choose another --name"};
-  if (!dead.empty()) return {Verdict::warn, "instances", found, "restart a dead one under its name (gradshmd --name NAME), or remove what it left: gradshm ls --clean"};
+  if (!dead.empty())
+    return {Verdict::warn, "instances", found, "restart a dead one under its name (gradshmd --name NAME), or remove what it left: gradshm ls --clean"};
   return {Verdict::ok, "instances", found, ""};
 }
 
 Finding check_cpus(const Facts& facts) {
-  const std::string found = "may run on " + std::to_string(facts.cpus) + " of " + core::plural(facts.cpus_online, "CPU") + ", " + core::plural(facts.numa_nodes, "NUMA node");
+  const std::string found = "may run on " + std::to_string(facts.cpus) + " of " + core::plural(facts.cpus_online, "CPU") + ", " +
+                            core::plural(facts.numa_nodes, "NUMA node");
   if (facts.cpus == 1) return {Verdict::warn, "CPUs", found, "server and workers share one CPU: nobody can spin, and rounds take context switches"};
   return {Verdict::ok, "CPUs", found, ""};
 }
@@ -139,7 +150,8 @@ Finding check_huge_pages(const Facts& facts) {
   if (facts.huge_pages.empty()) return {Verdict::ok, "huge pages", "this kernel has no transparent ones: pages have 4 KiB", ""};
   const bool in_use = facts.shmem_huge_pages.find("[always]") != std::string::npos || facts.shmem_huge_pages.find("[within_size]") != std::string::npos ||
                       facts.shmem_huge_pages.find("[force]") != std::string::npos;
-  return {Verdict::ok, "huge pages", "enabled: " + core::escape(facts.huge_pages) + "; for shared memory: " + core::escape(facts.shmem_huge_pages) + (in_use ? "" : ", so slots have pages of 4 KiB"), ""};
+  return {Verdict::ok, "huge pages",
+          "enabled: " + core::escape(facts.huge_pages) + "; for shared memory: " + core::escape(facts.shmem_huge_pages) + (in_use ? "" : ", so slots have pages of 4 KiB"), ""};
 }
 
 Finding check_isolation(const Facts& facts) {
@@ -147,7 +159,9 @@ Finding check_isolation(const Facts& facts) {
   found += facts.initial_pid_namespace ? ", in the initial pid namespace" : ", in a pid namespace of its own";
   if (facts.pid_namespace_depth > 1) found += " (" + std::to_string(facts.pid_namespace_depth) + " deep)";
   if (facts.initial_pid_namespace) return {Verdict::ok, "isolation", found, ""};
-  return {Verdict::ok, "isolation", found + ": workers outside it share " + core::escape(facts.run_directory.path) + " by a bind mount, and are shown with pid 0; gradshm ls sees this container's instances only", ""};
+  return {Verdict::ok, "isolation",
+          found + ": workers outside it share " + core::escape(facts.run_directory.path) +
+              " by a bind mount, and are shown with pid 0; gradshm ls sees this container's instances only", ""};
 }
 
 Finding check_sandbox(const Facts& facts) {
@@ -163,7 +177,8 @@ Finding check_user(const Facts& facts) {
 }
 
 Finding check_gpu(const Facts& facts) {
-  return {Verdict::ok, "GPU", std::string("this build has no GPU code, sums are made on the host; libcuda.so.1 is ") + (facts.cuda_driver ? "there" : "not there"), ""};
+  return {Verdict::ok, "GPU",
+          std::string("this build has no GPU code, sums are made on the host; libcuda.so.1 is ") + (facts.cuda_driver ? "there" : "not there"), ""};
 }
 
 }  // namespace
@@ -177,8 +192,8 @@ std::vector<Finding> examine(const Facts& facts) {
   findings.push_back(judge_directory("run directory", facts.run_directory, facts.uid));
   // Below a directory that is not there, or not good, there is nothing to judge.
   if (facts.run_directory.exists && findings.back().verdict == Verdict::ok) findings.push_back(judge_directory("instance", facts.instance_directory, facts.uid));
-  findings.insert(findings.end(), {check_socket(facts), check_instances(facts), check_cpus(facts), check_simd(facts), check_huge_pages(facts), check_isolation(facts),
-                                   check_sandbox(facts), check_user(facts), check_gpu(facts)});
+  findings.insert(findings.end(), {check_socket(facts), check_instances(facts), check_cpus(facts), check_simd(facts), check_huge_pages(facts),
+                                   check_isolation(facts), check_sandbox(facts), check_user(facts), check_gpu(facts)});
   return findings;
 }
 

@@ -97,7 +97,8 @@ Need need_of(const core::Layout& layout, const Question& question) {
 
 void gather_need(const Question& question, Facts& facts) {
   try {
-    facts.need = need_of(question.layout_path.empty() ? smallest_layout() : core::Layout(core::load_manifest(question.layout_path), core::LayoutOptions{}), question);
+    const auto load = [&] { return core::Layout(core::load_manifest(question.layout_path), core::LayoutOptions{}); };
+    facts.need = need_of(question.layout_path.empty() ? smallest_layout() : load(), question);
   } catch (const core::Error& error) {
     facts.layout_error = error.what();
     facts.need = need_of(smallest_layout(), {question.instance, "", question.expect});
@@ -143,7 +144,8 @@ void gather_isolation(Facts& facts) {
   for (std::string pid; pids >> pid;) ++facts.pid_namespace_depth;
   for (const char* mark : {"/.dockerenv", "/run/.containerenv"})
     if (stat(mark, &info) == 0) facts.container_marks.emplace_back(mark);
-  if (const char* container = std::getenv("container"); container != nullptr && *container != '\0') facts.container_marks.push_back("container=" + core::escape(container));
+  if (const char* container = std::getenv("container"); container != nullptr && *container != '\0')
+    facts.container_marks.push_back("container=" + core::escape(container));
   facts.seccomp = static_cast<int>(std::strtol(own_status("Seccomp").c_str(), nullptr, 10));
   if (const std::string scope = line_of("/proc/sys/kernel/yama/ptrace_scope"); !scope.empty()) facts.yama_scope = std::atoi(scope.c_str());
 }

@@ -45,7 +45,8 @@ std::vector<std::string> doctor_lines(const std::vector<Finding>& findings, std:
   }
   const bool starts = would_start(findings);
   lines.push_back(painted(starts ? "a server would start here" : "a server would NOT start here", starts ? Verdict::ok : Verdict::fail, color) + ": " +
-                  core::plural(findings.size(), "check") + ", " + core::plural(count(findings, Verdict::warn), "warning") + ", " + core::plural(count(findings, Verdict::fail), "failure"));
+                  core::plural(findings.size(), "check") + ", " + core::plural(count(findings, Verdict::warn), "warning") + ", " +
+                  core::plural(count(findings, Verdict::fail), "failure"));
   return lines;
 }
 

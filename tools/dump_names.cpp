@@ -41,7 +41,8 @@ std::vector<std::string> closest_names(const core::Layout& layout, const std::st
     const std::size_t score = contains ? 1 : distance(name, other);
     if (full && score >= best.back().score) return;
     if (full) best.pop_back();
-    best.insert(std::upper_bound(best.begin(), best.end(), score, [](std::size_t value, const Candidate& candidate) { return value < candidate.score; }), {score, other});
+    const auto place = std::upper_bound(best.begin(), best.end(), score, [](std::size_t value, const Candidate& candidate) { return value < candidate.score; });
+    best.insert(place, {score, other});
   };
   for (const core::Parameter& parameter : layout.parameters()) {
     consider(parameter.name);

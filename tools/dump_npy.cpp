@@ -57,7 +57,8 @@ void fill_and_rename(int fd, const std::string& temporary, const std::string& pa
 }  // namespace
 
 std::string npy_of(const Dump& dump) {
-  std::string header = std::string("{'descr': '") + descr_of(dump.parameter.dtype) + "', 'fortran_order': " + (dump.parameter.order == core::Order::f ? "True" : "False") +
+  std::string header = std::string("{'descr': '") + descr_of(dump.parameter.dtype) +
+                       "', 'fortran_order': " + (dump.parameter.order == core::Order::f ? "True" : "False") +
                        ", 'shape': " + tuple_of(dump.parameter.shape) + ", }";
   header.append(kAlignment - (kPrefixBytes + header.size() + 1) % kAlignment, ' ').append("\n");
   std::string file("\x93NUMPY\x01\x00", 8);
@@ -68,7 +69,8 @@ std::string npy_of(const Dump& dump) {
 void write_file(const std::string& path, const std::string& content) {
   const std::string what = "cannot write " + core::escape(path);
   struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) throw core::Error(core::Status::invalid, what + ": it is there and no regular file (- is standard output)");
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    throw core::Error(core::Status::invalid, what + ": it is there and no regular file (- is standard output)");
   std::string temporary = path + ".XXXXXX";
   const core::UniqueFd fd(mkstemp(temporary.data()));
   if (!fd) throw core::system_error(what, errno);

@@ -33,11 +33,12 @@ std::string slot_sentence(const Dump& dump) {
 std::string stats_sentence(const Stats& stats) {
   std::string text = core::plural(stats.finite + stats.nan + stats.infinite, "element");
   if (stats.finite > 0)
-    text += ": norm " + format_number(stats.norm, kDigits) + ", min " + format_number(stats.min, kDigits) + ", max " + format_number(stats.max, kDigits) + ", mean " +
-            format_number(stats.mean, kDigits);
+    text += ": norm " + format_number(stats.norm, kDigits) + ", min " + format_number(stats.min, kDigits) + ", max " +
+            format_number(stats.max, kDigits) + ", mean " + format_number(stats.mean, kDigits);
   const std::uint64_t nonfinite = stats.nan + stats.infinite;
   if (nonfinite == 0) return text;
-  return text + "; " + core::format_count(nonfinite) + " not finite and left out of these (" + core::format_count(stats.nan) + " nan, " + core::format_count(stats.infinite) + " inf)";
+  return text + "; " + core::format_count(nonfinite) + " not finite and left out of these (" +
+         core::format_count(stats.nan) + " nan, " + core::format_count(stats.infinite) + " inf)";
 }
 
 std::string range_text(const Dump& dump, std::uint64_t begin, std::uint64_t end, const char* separator) {
@@ -71,7 +72,8 @@ ordered_json stats_json(const Stats& stats) {
 
 std::string dump_text(const Dump& dump, bool all) {
   const std::uint64_t numel = dump.parameter.numel;
-  const std::string head = core::escape(dump.parameter.name) + "  " + core::describe(dump.parameter) + "\n" + (dump.result ? result_sentence(dump) : slot_sentence(dump)) + "\n" +
+  const std::string head = core::escape(dump.parameter.name) + "  " + core::describe(dump.parameter) + "\n" +
+                           (dump.result ? result_sentence(dump) : slot_sentence(dump)) + "\n" +
                            stats_sentence(stats_of(dump)) + "\n";
   if (numel == 0) return head;
   if (all || numel <= kFirst + kLast) return head + range_text(dump, 0, numel, all ? "\n" : " ") + "\n";
@@ -83,7 +85,8 @@ std::string dump_json_line(const Dump& dump, bool all) {
                         {"round", dump.round}, {"parameter", parameter_json(dump)}};
   if (dump.result) document["result"] = {{"op", dump.result->op}, {"count", dump.result->count}, {"weight_sum", finite_or_null(dump.result->weight_sum)}};
   if (dump.slot)
-    document["slot"] = {{"rank", dump.slot->rank}, {"generation", dump.slot->generation}, {"pid", dump.slot->pid}, {"weight", finite_or_null(dump.slot->weight)}, {"present", dump.slot->present}};
+    document["slot"] = {{"rank", dump.slot->rank}, {"generation", dump.slot->generation}, {"pid", dump.slot->pid},
+                        {"weight", finite_or_null(dump.slot->weight)}, {"present", dump.slot->present}};
   document["stats"] = stats_json(stats_of(dump));
   const std::uint64_t numel = dump.parameter.numel;
   if (all) {

@@ -23,7 +23,8 @@ void copy_bytes_out(void* to, const std::byte* from, std::size_t bytes) noexcept
 SlotView::SlotView(const std::string& instance, const InstanceView& view, unsigned rank, std::size_t parameter, const Deadline& deadline)
     : view_(view), parameter_(parameter), shape_(slot_shape(view.layout())) {
   const Connection connection = connect_to(instance, deadline);
-  if (connection.incarnation != view.header().object.incarnation) throw Error(Status::daemon_lost, "the server '" + instance + "' was restarted meanwhile: try again");
+  if (connection.incarnation != view.header().object.incarnation)
+    throw Error(Status::daemon_lost, "the server '" + instance + "' was restarted meanwhile: try again");
   ObserveSlot request;
   request.rank = rank, request.parameter = static_cast<std::uint32_t>(parameter);
   std::vector<UniqueFd> fds;

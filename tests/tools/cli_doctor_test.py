@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """gradshm doctor from outside: whatever it says would not start, does not start."""
+import ctypes
+import errno
 import json
 import os
 import pathlib
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import unittest
@@ -15,6 +18,22 @@ from cli_driver import SMALL_TSV, TOOLS, WATCHDOG_S, ToolsTest, documented, fiel
 
 def limited(which, soft):
     return lambda: resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
+
+
+def forbid(call):
+    """A seccomp filter in the child: that system call (x86-64's number) fails with EPERM, as container profiles do it."""
+    load, equal, give = 0x20, 0x15, 0x06  # BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ | BPF_K, BPF_RET | BPF_K
+    code = [(load, 0, 0, 0), (equal, 0, 1, call), (give, 0, 0, 0x50000 | errno.EPERM), (give, 0, 0, 0x7fff0000)]
+    program = b"".join(struct.pack("HBBI", *line) for line in code)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filters = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(buffer)))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def install():
+        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(filters), 0, 0) != 0:  # NO_NEW_PRIVS, SECCOMP_MODE_FILTER
+            raise OSError(ctypes.get_errno(), "prctl")
+        assert buffer  # lives as long as this function
+    return install
 
 
 class DoctorTest(ToolsTest):
@@ -124,6 +143,33 @@ class DoctorTest(ToolsTest):
 
     def test_a_socket_path_that_is_too_long(self):
         self.assert_both_refuse("socket path", "--name", "x" * 64, environment={"GRADSHM_DIR": self.directory + "/" + "d" * 50})
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "the numbers of system calls are x86-64's")
+    def test_a_kernel_feature_that_a_sandbox_forbids(self):
+        layout = self.file("small.tsv", SMALL_TSV)
+        for call, feature in ((319, "memfd with seals"), (290, "eventfd with epoll")):  # memfd_create, eventfd2
+            found = self.assert_both_refuse("features", "--layout", layout, preexec_fn=forbid(call))
+            self.assertIn(feature, found)
+            self.assertIn("Operation not permitted", found)
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "the numbers of system calls are x86-64's")
+    def test_without_pidfds_a_server_can_take_no_worker(self):
+        document, failed = self.doctor(code=1, preexec_fn=forbid(434))
+        self.assertIn("pidfd_open (", failed["features"]["found"])
+        self.assertIn("seccomp filter is active", failed["features"]["advice"])
+        name = self.name()
+        server = self.popen("gradshmd", "--name", name, "--layout", self.file("small.tsv", SMALL_TSV), preexec_fn=forbid(434))
+        self.eventually(lambda: (self.run_directory / name / "sock").exists(), "gradshmd listens")
+        self.assertIn("pidfd_open", self.tool("gradshm-top", name, "--once", code=1)[1])
+        self.assertIsNone(server.poll())
+
+    def test_a_shared_memory_directory_that_cannot_be_written(self):
+        read_only = ["--mount", "sh", "-c", 'mount -t tmpfs -o ro none /dev/shm && exec "$@"', "sh"]
+        if subprocess.run(["unshare", *read_only, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("mounting /dev/shm read-only takes root and unshare")
+        out, _ = self.tool("/usr/bin/env", "unshare", *read_only, TOOLS / "gradshm", "doctor", code=1)
+        self.assertRegex(out, r"(?m)^FAIL  /dev/shm +a file of a kilobyte cannot be made there: Read-only file system$")
+        self.tool("/usr/bin/env", "unshare", *read_only, TOOLS / "gradshmd", code=5)
 
     def test_a_layout_that_is_none(self):
         for text in ("", "nonsense"):
