@@ -46,6 +46,7 @@ struct Arguments {
   long spin_us = 50;
   double drain_s = 5, round_deadline_s = 0, rejoin_timeout_s = 30;
   std::uint64_t memory_budget = 0;
+  std::string socket_group;
   bool log_json = false;
 };
 
@@ -72,6 +73,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->transform(CLI::AsNumberWithUnit(units))->check(CLI::Range(0.0, 1e7))->capture_default_str();
   app.add_option("--memory-budget", arguments.memory_budget, "Most bytes (64MB, 2GiB) of all slots, those of evicted workers that live on included; 0 = 2 * max-workers slots")
       ->transform(CLI::AsSizeValue(false))->capture_default_str();
+  app.add_option("--socket-group", arguments.socket_group, "Name or number of a group whose members may attach too; set GRADSHM_DIR to a directory that they can reach");
   app.add_option("--log-level", arguments.log_level, "Least level that is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
   app.add_flag("--log-json", arguments.log_json, "Log as JSON, one object a line");
@@ -189,6 +191,7 @@ int serve(Arguments& arguments) {
   options.round_deadline_ns = static_cast<std::int64_t>(arguments.round_deadline_s * 1e9);
   options.rejoin_timeout_ns = arguments.rejoin_timeout_s == 0 ? -1 : static_cast<std::int64_t>(arguments.rejoin_timeout_s * 1e9);
   options.memory_budget = arguments.memory_budget;
+  options.socket_group = arguments.socket_group.empty() ? nullptr : arguments.socket_group.c_str();
   options.log = log_sentence, options.log_context = &arguments;
   gradshm_server_t* server = nullptr;
   if (const int code = gradshm_server_create(&options, &server); code != GRADSHM_OK) return fail(arguments, code);

@@ -38,6 +38,7 @@ typedef struct {
   void* log_context;
   int64_t round_deadline_ns;   /* from the first commit of a round: who has not committed everything by then is evicted; 0 = none */
   int64_t rejoin_timeout_ns;   /* how long workers of a killed server look for a successor, and it waits for them; 0 = 30 s, negative = not at all */
+  const char* socket_group;    /* name or number: members of this group may attach too; NULL: only this user and root */
   uint64_t memory_budget;      /* bytes of slots, those that evicted workers still hold included; 0 = room for 2 * max_workers */
 } gradshm_server_options_t;
 

@@ -27,6 +27,9 @@ struct ServerOptions {
   std::uint64_t bucket_bytes = 0;
   std::vector<std::string> groups = {};
   std::optional<std::chrono::nanoseconds> spin = std::nullopt, drain = std::nullopt;
+  std::optional<std::chrono::nanoseconds> round_deadline = std::nullopt, rejoin_timeout = std::nullopt;
+  std::uint64_t memory_budget = 0;
+  std::string socket_group = {};
   std::function<void(LogLevel, std::string_view)> log = {};  // called by the server's thread; must not throw
 };
 
@@ -62,6 +65,10 @@ class Server {
     raw.max_workers = options.max_workers, raw.expect = options.expect, raw.reducer_threads = options.reducer_threads;
     raw.bucket_bytes = options.bucket_bytes, raw.groups = groups.data(), raw.group_count = groups.size();
     raw.spin_ns = nanoseconds_or_none(options.spin), raw.drain_ns = nanoseconds_or_none(options.drain);
+    if (options.round_deadline) raw.round_deadline_ns = options.round_deadline->count();
+    raw.rejoin_timeout_ns = nanoseconds_or_none(options.rejoin_timeout);
+    raw.memory_budget = options.memory_budget;
+    raw.socket_group = options.socket_group.empty() ? nullptr : options.socket_group.c_str();
     if (*log_) raw.log = &Server::log, raw.log_context = log_.get();
     gradshm_server_t* server = nullptr;
     if (const int code = gradshm_server_start(&raw, &server); code != GRADSHM_OK) throw Error(code, gradshm_server_last_error());

@@ -37,6 +37,7 @@ ServerOptions server_options(const gradshm_server_options_t* given) {
   options.round_deadline_ns = raw.round_deadline_ns;
   if (raw.rejoin_timeout_ns != 0) options.rejoin_timeout_ns = std::max<std::int64_t>(raw.rejoin_timeout_ns, 0);
   options.memory_budget = raw.memory_budget;
+  if (raw.socket_group != nullptr) options.socket_group = raw.socket_group;
   if (raw.log != nullptr)
     options.log = [log = raw.log, context = raw.log_context](LogLevel level, const std::string& sentence) {
       log(context, static_cast<int>(level), sentence.c_str());

@@ -28,6 +28,7 @@ struct ServerOptions {
   std::int64_t round_deadline_ns = 0;              // from a round's first commit; 0 = none
   std::int64_t rejoin_timeout_ns = 30'000'000'000;  // how long the workers of a killed server are waited for, and look for a successor
   std::uint64_t memory_budget = 0;                 // bytes of slots, those included that evicted workers still hold; 0 = 2 * max_workers slots
+  std::string socket_group;                        // members of this group may attach too; "" = only our user and root
   LogSink log = [](LogLevel, const std::string&) {};
 };
 

@@ -33,7 +33,11 @@ std::uint64_t random_word() {
   return word;
 }
 
-UniqueFd listen_on(const std::string& path) {
+std::optional<gid_t> socket_group(const ServerOptions& options) {
+  return options.socket_group.empty() ? std::nullopt : std::optional(group_id(options.socket_group));
+}
+
+UniqueFd listen_on(const std::string& path, std::optional<gid_t> group) {
   UniqueFd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket_fd) throw system_error("socket", errno);
   sockaddr_un address{};
@@ -41,7 +45,8 @@ UniqueFd listen_on(const std::string& path) {
   std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
   unlink(path.c_str());  // we hold the lock: what is there is a dead server's
   if (bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) throw system_error("bind to " + path, errno);
-  if (chmod(path.c_str(), 0600) != 0) throw system_error("chmod of " + path, errno);
+  if (group && chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0) throw system_error("cannot give " + path + " to group " + std::to_string(*group), errno);
+  if (chmod(path.c_str(), group ? 0660 : 0600) != 0) throw system_error("chmod of " + path, errno);
   if (listen(socket_fd.get(), 256) != 0) throw system_error("listen on " + path, errno);
   return socket_fd;
 }
@@ -60,7 +65,7 @@ Server::Server(ServerOptions options)
     : options_((check_options(options), std::move(options))),
       incarnation_(random_word()),
       next_generation_(random_word() >> 16),  // never one that a killed server gave out
-      directory_(options_.name),
+      directory_(std::in_place, options_.name, socket_group(options_)),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       stop_event_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       spare_fd_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
@@ -68,7 +73,7 @@ Server::Server(ServerOptions options)
     if (!options_.layout_path.empty()) given_layout_ = load_manifest(options_.layout_path);
     if (const auto dead = read_beacon(geteuid(), options_.name)) begin_recovery(*dead);
     if (given_layout_ && !recovery_) make_arena(Layout(*std::exchange(given_layout_, std::nullopt), options_.layout), options_.expect);
-    listener_ = listen_on(socket_path(options_.name));
+    listener_ = listen_on(socket_path(options_.name), socket_group(options_));
     beacon_data_.incarnation = incarnation_, beacon_data_.pid = getpid(), beacon_data_.uid = geteuid();
     beacon_data_.pid_start = pid_start_time(getpid()), beacon_data_.started_unix_s = static_cast<std::uint64_t>(time(nullptr));
     std::strncpy(beacon_data_.name, options_.name.c_str(), sizeof beacon_data_.name - 1);

@@ -17,13 +17,14 @@ bool Session::process_ended(int timeout_ms) const noexcept {
   return pidfd && poll(&probe, 1, timeout_ms) == 1 && (probe.revents & POLLIN) != 0;
 }
 
-void identify_peer(Session& session) {
+void identify_peer(Session& session, bool group_may_attach) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (getsockopt(session.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) throw system_error("SO_PEERCRED", errno);
   session.pid = peer.pid, session.uid = peer.uid;
-  if (peer.uid != geteuid() && peer.uid != 0)
-    throw Error(Status::permission, "this server belongs to uid " + std::to_string(geteuid()) + ", you are uid " + std::to_string(peer.uid));
+  if (peer.uid != geteuid() && peer.uid != 0 && !group_may_attach)
+    throw Error(Status::permission, "this server belongs to uid " + std::to_string(geteuid()) + ", you are uid " + std::to_string(peer.uid) +
+                                        ": start it with --socket-group, or run both as one user");
 }
 
 void check_pidfd(const UniqueFd& fd, int pid) {

@@ -27,8 +27,9 @@ struct Session {
   [[nodiscard]] bool process_ended(int timeout_ms) const noexcept;
 };
 
-// The peer's pid and uid by SO_PEERCRED. Throws Error(permission) unless it is our user or root.
-void identify_peer(Session& session);
+// The peer's pid and uid by SO_PEERCRED. Throws Error(permission) unless it is our user or root, or the kernel has let it through to a
+// socket that belongs to a group.
+void identify_peer(Session& session, bool group_may_attach);
 // Throws Error(corrupt) unless `fd` is a pidfd, and of that pid where both are known.
 void check_pidfd(const UniqueFd& fd, int pid);
 

@@ -31,7 +31,7 @@ void Server::accept_all() {
     session->id = next_id_++;
     session->socket = std::move(socket_fd);
     try {
-      identify_peer(*session);
+      identify_peer(*session, !options_.socket_group.empty());
       if (sessions_.size() >= kMaxSessions) throw Error(Status::full, "this server has " + std::to_string(kMaxSessions) + " connections, the most it takes");
       watch(session->socket.get(), Source::socket, session->id, EPOLLIN);
     } catch (const Error& error) {

@@ -1,6 +1,7 @@
 #include "memory/rundir.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -31,9 +33,13 @@ std::string absolute(const char* path) {
   return text;
 }
 
-// Ours, a real directory, and nobody else may write in it.
-void make_private_directory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw system_error("cannot make the directory " + path, errno);
+// Ours, a real directory, and nobody else may write in it. A group may pass through the directories that are made for it; those that
+// are there already are left as they are.
+void make_private_directory(const std::string& path, std::optional<gid_t> group) {
+  const bool made = mkdir(path.c_str(), 0700) == 0;
+  if (!made && errno != EEXIST) throw system_error("cannot make the directory " + path, errno);
+  if (made && group && (chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0 || chmod(path.c_str(), 0710) != 0))
+    throw system_error("cannot give the directory " + path + " to group " + std::to_string(*group), errno);
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) throw system_error("cannot look at " + path, errno);
   if (!S_ISDIR(info.st_mode))
@@ -95,11 +101,19 @@ std::string socket_path(const std::string& instance) {
   return path;
 }
 
-InstanceDirectory::InstanceDirectory(const std::string& instance) : path_(run_directory() + "/" + instance) {
+gid_t group_id(const std::string& group) {
+  gid_t id = 0;
+  const auto parsed = std::from_chars(group.data(), group.data() + group.size(), id);
+  if (parsed.ec == std::errc() && parsed.ptr == group.data() + group.size()) return id;
+  if (const struct group* entry = getgrnam(group.c_str())) return entry->gr_gid;
+  throw Error(Status::invalid, "there is no group '" + escape(group) + "': it takes a group's name or number (getent group lists them)");
+}
+
+InstanceDirectory::InstanceDirectory(const std::string& instance, std::optional<gid_t> group) : path_(run_directory() + "/" + instance) {
   check_instance_name(instance);
   [[maybe_unused]] const std::string checked = socket_path(instance);
   try {
-    take_lock(instance);
+    take_lock(instance, group);
   } catch (...) {
     // Only what is empty goes: another server's directory has its lock in it.
     if (lock_) unlink((path_ + "/lock").c_str());
@@ -108,10 +122,10 @@ InstanceDirectory::InstanceDirectory(const std::string& instance) : path_(run_di
   }
 }
 
-void InstanceDirectory::take_lock(const std::string& instance) {
+void InstanceDirectory::take_lock(const std::string& instance, std::optional<gid_t> group) {
   for (int attempt = 0; attempt < 16 && !lock_; ++attempt) {
-    make_private_directory(run_directory());
-    make_private_directory(path_);
+    make_private_directory(run_directory(), group);
+    make_private_directory(path_, group);
     lock_ = try_lock(path_ + "/lock", instance);
   }
   if (!lock_) throw Error(Status::system, path_ + "/lock keeps changing under us");

@@ -1,6 +1,9 @@
 // Where an instance lives on disk: its directory with `sock` and `lock`.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.hpp"
@@ -16,11 +19,15 @@ void check_instance_name(const std::string& name);
 [[nodiscard]] std::string run_directory();
 [[nodiscard]] std::string socket_path(const std::string& instance);  // throws Error(invalid) above 107 bytes
 
-// Server: makes the directories (mode 0700), refuses foreign ones or ones others may write, takes the lock for life.
+// The gid of a group's name or of a number. Throws Error(invalid).
+[[nodiscard]] gid_t group_id(const std::string& group);
+
+// Server: makes the directories (mode 0700, or 0710 with a group whose members may attach), refuses foreign ones or ones others may
+// write, takes the lock for life.
 class InstanceDirectory {
  public:
   // Throws Error(already_running) naming the pid of the other server, permission or system.
-  explicit InstanceDirectory(const std::string& instance);
+  explicit InstanceDirectory(const std::string& instance, std::optional<gid_t> group = std::nullopt);
   ~InstanceDirectory();  // removes socket, lock and directory
   InstanceDirectory(const InstanceDirectory&) = delete;
   InstanceDirectory& operator=(const InstanceDirectory&) = delete;
@@ -28,7 +35,7 @@ class InstanceDirectory {
   void close_lock() noexcept { lock_.reset(); }  // in a forked child; whoever else holds it still does
 
  private:
-  void take_lock(const std::string& instance);
+  void take_lock(const std::string& instance, std::optional<gid_t> group);
   std::string path_;
   UniqueFd lock_;
 };
