@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 
 #include "interleave/memory.hpp"
@@ -14,7 +13,7 @@ namespace gradshm::core {
 template <class Word>
 concept SharedWord = (sizeof(Word) == 4 || sizeof(Word) == 8) && std::is_integral_v<Word>;
 
-using Place = std::source_location;
+using Place = gradshm::test::Place;
 using MemoryOrder = gradshm::test::Order;
 
 template <SharedWord Word>

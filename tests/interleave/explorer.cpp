@@ -13,6 +13,11 @@ Explorer& explorer() {
   return instance;
 }
 
+void misuse(const char* text) {
+  std::fprintf(stderr, "interleave: %s\n", text);
+  std::abort();
+}
+
 void Explorer::enter(unsigned high, unsigned low) {
   auto* self = reinterpret_cast<Explorer*>(static_cast<std::uintptr_t>(high) << 32 | low);
   Fiber& fiber = self->fibers_[self->current()];
@@ -110,10 +115,7 @@ int Explorer::choose(unsigned options, unsigned& ret_node) {
   if (depth_ == trail_.size()) trail_.push_back({options, 0, false, false});
   ret_node = static_cast<unsigned>(depth_);
   const Node& node = trail_[depth_++];
-  if (node.options != options) {
-    std::fprintf(stderr, "interleave: the code under test does not do the same again\n");
-    std::abort();
-  }
+  if (node.options != options) misuse("the code under test does not do the same again");
   return node.wait ? kWait : static_cast<int>(node.chosen);
 }
 

@@ -82,6 +82,7 @@ class Explorer {
 };
 
 Explorer& explorer();
+[[noreturn]] void misuse(const char* text);  // of the harness: ends the program
 
 // What the code under test allocates while this is on is forgotten at the next forget_allocations: fibers that are given up run no
 // destructors.

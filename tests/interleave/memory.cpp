@@ -1,17 +1,10 @@
 #include "interleave/memory.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 namespace gradshm::test {
 namespace {
-
-[[noreturn]] void misuse(const char* text) {
-  std::fprintf(stderr, "interleave: %s\n", text);
-  std::abort();
-}
 
 std::uint64_t read_raw(const void* word, std::size_t bytes) {
   std::uint64_t value = 0;
@@ -21,11 +14,6 @@ std::uint64_t read_raw(const void* word, std::size_t bytes) {
 void write_raw(void* word, std::size_t bytes, std::uint64_t value) { std::memcpy(word, &value, bytes); }
 std::uint64_t cut(std::uint64_t value, std::size_t bytes) { return bytes == 4 ? value & 0xffffffff : value; }
 std::size_t slot_of(const void* address) { return (reinterpret_cast<std::uintptr_t>(address) >> 2) * 0x9e3779b97f4a7c15u >> 51; }
-
-template <class Clock>
-void join(Clock& clock, const Clock& other) {
-  for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
-}
 
 }  // namespace
 
@@ -38,6 +26,10 @@ Memory& memory() {
   return instance;
 }
 
+void Memory::join(Clock& clock, const Clock& other) {
+  for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
+}
+
 Memory::Knowledge& Memory::Knowledge::operator=(const Knowledge& other) {
   happened = other.happened, words = other.words;
   std::copy_n(other.oldest.begin(), words, oldest.begin());
@@ -45,7 +37,7 @@ Memory::Knowledge& Memory::Knowledge::operator=(const Knowledge& other) {
 }
 
 void Memory::Knowledge::join(const Knowledge& other) {
-  test::join(happened, other.happened);
+  Memory::join(happened, other.happened);
   if (words < other.words) std::fill(oldest.begin() + words, oldest.begin() + other.words, 0), words = other.words;
   for (unsigned i = 0; i < other.words; ++i) oldest[i] = std::max(oldest[i], other.oldest[i]);
 }
@@ -122,13 +114,13 @@ void Memory::reset() {
 // --- sites -----------------------------------------------------------------------------------------------------------------------------
 
 unsigned Memory::site_index(const Site& site) {
-  const auto key = reinterpret_cast<std::uintptr_t>(site.place.file_name()) * 31 + reinterpret_cast<std::uintptr_t>(site.what) * 7 + site.place.line();
+  const auto key = reinterpret_cast<std::uintptr_t>(site.place.file) * 31 + reinterpret_cast<std::uintptr_t>(site.what) * 7 + site.place.line;
   if (const auto found = site_numbers_.find(key); found != site_numbers_.end()) return found->second;
-  std::string file = site.place.file_name();
+  std::string file = site.place.file;
   if (const std::size_t at = file.rfind("src/"); at != std::string::npos) file = file.substr(at + 4);
-  const auto same = [&](const SeenSite& seen) { return seen.file == file && seen.line == site.place.line() && seen.what == site.what; };
+  const auto same = [&](const SeenSite& seen) { return seen.file == file && seen.line == site.place.line && seen.what == site.what; };
   auto number = static_cast<unsigned>(std::find_if(sites_.begin(), sites_.end(), same) - sites_.begin());
-  if (number == sites_.size()) sites_.push_back({file, site.place.line(), site.what, site.order});
+  if (number == sites_.size()) sites_.push_back({file, site.place.line, site.what, site.order});
   return site_numbers_[key] = number;
 }
 
@@ -139,9 +131,9 @@ Order Memory::order_of(const Site& site) {
 
 void Memory::note(const Site& site, const Word& word, std::uint64_t value) {
   if (!tracing_) return;
-  const std::string file = site.place.file_name();
+  const std::string file = site.place.file;
   trace_.push_back("thread " + std::to_string(explorer().current()) + "  " + file.substr(file.rfind('/') + 1) + ":" +
-                   std::to_string(site.place.line()) + " " + site.what + " " + std::to_string(value) +
+                   std::to_string(site.place.line) + " " + site.what + " " + std::to_string(value) +
                    (value == word.stores.back().value ? "" : "  (newest: " + std::to_string(word.stores.back().value) + ")"));
 }
 
@@ -317,66 +309,6 @@ void Memory::add_to_total_order(unsigned word, unsigned store, bool is_store) {
   for (std::size_t i = 0; i < seq_cst_.size(); ++i)
     if (before[i] || (seq_cst_[i].later & before).any()) seq_cst_[i].later |= added;
   seq_cst_.push_back({explorer().current(), word, store, me().clock, is_store, later});
-}
-
-// --- the kernel ------------------------------------------------------------------------------------------------------------------------
-
-// Operations on one object have an order, which is explored; those of one kind leave no trace of theirs.
-void Memory::begin_call(KernelObject& object, Kind kind) {
-  begin_event();
-  Thread& self = me();
-  const unsigned thread = explorer().current();
-  const auto others = [&object, kind] { return std::count_if(object.calls.begin(), object.calls.end(), [=](const SystemCall& call) { return call.kind != kind; }); };
-  unsigned node = 0;
-  while (explorer().choose(1, node) == Explorer::kWait) explorer().block([=, seen = others()] { return others() > seen; }, false);
-  for (const SystemCall& call : object.calls)
-    if (call.kind != kind && call.seen.thread != thread && self.cause[call.seen.thread] < call.seen.clock) explorer().allow_wait(call.seen.node);
-  object.calls.push_back({kind, {thread, node, self.clock}});
-  join(self.cause, object.cause[kind == Kind::wait_or_ring ? 1 : 0]);
-  join(object.cause[kind == Kind::wait_or_ring ? 0 : 1], self.cause);
-}
-
-// The kernel compares under its lock: it knows what those knew who have woken before, and nothing else. A sleeper learns nothing by it.
-void Memory::futex_wait(const std::uint32_t& address, std::uint32_t seen) {
-  if (!active()) misuse("a sleep outside a thread");
-  const OwnMemory own;
-  std::uint64_t shift = 0;
-  const unsigned number = word_at(&address, sizeof address, shift);
-  begin_call(futex_, Kind::wait_or_ring);
-  Sleeper sleeper;
-  futex_.sleepers.push_back(&sleeper);
-  const unsigned chosen = choose_store(number, false, number < futex_.known.words ? futex_.known.oldest[number] : 0, true);
-  read_store(number, chosen, Order::relaxed);
-  if (words_[number].stores[chosen].value == seen && !sleeper.woken) explorer().block([&sleeper] { return sleeper.woken; }, true);
-  if (sleeper.woken) join(me().cause, sleeper.cause);
-  std::erase(futex_.sleepers, &sleeper);
-  if (tracing_) trace_.push_back("thread " + std::to_string(explorer().current()) + "  futex_wait returns");
-}
-
-void Memory::futex_wake(const std::uint32_t&) {
-  if (!active()) return;
-  const OwnMemory own;
-  begin_call(futex_, Kind::wake_or_take);
-  futex_.known.join(me().known);
-  for (Sleeper* sleeper : futex_.sleepers)
-    if (!sleeper->woken) sleeper->woken = true, sleeper->cause = me().cause;
-  if (tracing_) trace_.push_back("thread " + std::to_string(explorer().current()) + "  futex_wake");
-}
-
-void Memory::ring() {
-  if (!active()) return;
-  const OwnMemory own;
-  begin_call(bell_, Kind::wait_or_ring);
-  bell_.rung = true;
-  if (tracing_) trace_.push_back("thread " + std::to_string(explorer().current()) + "  rings");
-}
-
-void Memory::sleep_until_rung() {
-  const OwnMemory own;
-  if (!bell_.rung) explorer().block([this] { return bell_.rung; }, true);
-  begin_call(bell_, Kind::wake_or_take);
-  bell_.rung = false;
-  if (tracing_) trace_.push_back("thread " + std::to_string(explorer().current()) + "  was rung for");
 }
 
 }  // namespace gradshm::test

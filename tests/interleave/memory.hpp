@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,9 +25,16 @@ namespace gradshm::test {
 
 enum class Order { relaxed, acquire, release, seq_cst };
 
+// Where it is called, as a default argument. (clang 14 has no std::source_location.)
+struct Place {
+  const char* file;
+  unsigned line;
+  static constexpr Place current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) noexcept { return {file, line}; }
+};
+
 // A place in the source that accesses shared memory.
 struct Site {
-  std::source_location place;
+  Place place;
   const char* what;
   Order order;
 };
@@ -73,6 +79,7 @@ class Memory {
 
  private:
   using Clock = std::array<std::uint16_t, kMaxThreads>;
+  static void join(Clock& clock, const Clock& other);
   struct Knowledge {
     Clock happened{};
     unsigned words = 0;                           // how many of the next are in use
