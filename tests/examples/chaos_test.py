@@ -20,8 +20,9 @@ class ChaosTest(ToolsTest):
         out, err = self.tool(SOURCE / "tools" / "demo", "--chaos", "--rounds", 320, "--least-accuracy", 0.7, "--round-deadline", "500ms",
                              environment={"GRADSHM_BUILD": str(TOOLS.parent)})
         self.assertNotIn("NO:", out, err)
-        for promise in ("all of them hold the same weights", "every record is consistent", "the late ones took part", "nothing is left"):
+        for promise in ("all of them hold the same weights", "every record is consistent", "the late ones took part", "nothing is left", "the stopped worker was evicted"):
             self.assertRegex(out, f"yes: {promise}")
+        self.assertEqual(out.count("kill -9 of the server"), 2)
         self.assertEqual(list(self.run_directory.iterdir()), [])
 
     def test_chaos_that_misses_its_accuracy_says_so(self):
