@@ -95,6 +95,16 @@ TEST_CASE("options of the wrapper reach the server") {
   CHECK(attach_failure(embedded.options.name, floats(2)).code == GRADSHM_FULL);
 }
 
+TEST_CASE("the wrapper's round deadline reaches the server") {
+  Embedded embedded({.expect = 2, .round_deadline = 50ms});
+  std::vector<Worker> workers;
+  for (int rank = 0; rank < 2; ++rank) workers.push_back(Worker::attach(embedded.options.name, floats(1), unadmitted(rank)));
+  for (Worker& worker : workers) REQUIRE(worker.wait_admitted(kLong) == 1);
+  commit_and_wait(workers[0]);
+  CHECK(wait_for(workers[1], 1) == Outcome::evicted);
+  CHECK(workers[0].round(1).contributors[0] == 1);
+}
+
 TEST_CASE("the thread of the server has a name and takes no signals but faults") {
   Embedded embedded;
   const auto task = server_thread();
