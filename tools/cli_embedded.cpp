@@ -1,6 +1,8 @@
 // gradshm run --embedded: the server in a thread of this process.
+#include <chrono>
 #include <cstdio>
 #include <map>
+#include <string>
 
 #include "cli_common.hpp"
 #include "cli_server.hpp"
@@ -11,6 +13,8 @@ namespace {
 const std::map<std::string, Op> kOps{{"mean", Op::mean}, {"sum", Op::sum}, {"weighted-mean", Op::weighted_mean}};
 
 // CLI11 has checked what stands behind the "=".
+std::chrono::nanoseconds seconds(const std::string& text) { return std::chrono::nanoseconds(static_cast<std::int64_t>(std::stod(text) * 1e9)); }
+
 ServerOptions read_options(const std::vector<std::string>& options) {
   ServerOptions read;
   for (const std::string& option : options) {
@@ -23,6 +27,8 @@ ServerOptions read_options(const std::vector<std::string>& options) {
     if (name == "--max-workers") read.max_workers = static_cast<unsigned>(std::stoul(value));
     if (name == "--reducer-threads") read.reducer_threads = static_cast<unsigned>(std::stoul(value));
     if (name == "--bucket-bytes") read.bucket_bytes = std::stoull(value);
+    if (name == "--round-deadline") read.round_deadline = seconds(value);
+    if (name == "--rejoin-timeout") read.rejoin_timeout = seconds(value);
     if (name == "--group") read.groups.push_back(value);
   }
   return read;

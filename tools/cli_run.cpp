@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -42,12 +43,16 @@ struct PassedOn {
   CLI::Validator check;  // as gradshmd has it
 };
 
+const std::map<std::string, double> kSecondsOf{{"ms", 1e-3}, {"s", 1}, {"min", 60}};
+
 std::vector<PassedOn> passed_on() {
   return {{"--layout", "TSV or safetensors file (default: what the first worker registers)", {}},
           {"--op", "sum, mean or weighted-mean", CLI::IsMember({"sum", "mean", "weighted-mean"})},
           {"--bucket-bytes", "Bytes of a bucket", CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40)},
           {"--reducer-threads", "Threads that sum; 0 = all CPUs", CLI::Range(0, 1024)},
-          {"--max-workers", "Workers that may be attached at once", CLI::Range(1, 256)}};
+          {"--max-workers", "Workers that may be attached at once", CLI::Range(1, 256)},
+          {"--round-deadline", "Evict who is this late (2, 500ms, 1min); default: never", CLI::AsNumberWithUnit(kSecondsOf)},
+          {"--rejoin-timeout", "How long workers look for a new server after a kill; default: 30 s", CLI::AsNumberWithUnit(kSecondsOf)}};
 }
 
 void declare(CLI::App& app, RunArguments& arguments) {
@@ -60,7 +65,7 @@ void declare(CLI::App& app, RunArguments& arguments) {
   app.add_option("--group", arguments.groups, "Name prefixes of parameters that are weighted together, a group each");
   const std::vector<PassedOn> options = passed_on();
   arguments.passed_on.reserve(options.size());  // CLI11 keeps references to the values
-  for (const auto& [option, help, check] : options) app.add_option(option, arguments.passed_on.emplace_back(option, "").second, help)->check(check);
+  for (const auto& [option, help, check] : options) app.add_option(option, arguments.passed_on.emplace_back(option, "").second, help)->transform(check);
 }
 
 int expected(const RunArguments& arguments) { return arguments.expect > 0 ? arguments.expect : arguments.workers; }

@@ -27,9 +27,10 @@ struct ServerOptions {
   std::uint64_t bucket_bytes = 0;
   std::vector<std::string> groups = {};
   std::optional<std::chrono::nanoseconds> spin = std::nullopt, drain = std::nullopt;
-  std::optional<std::chrono::nanoseconds> round_deadline = std::nullopt, rejoin_timeout = std::nullopt;
+  std::optional<std::chrono::nanoseconds> round_deadline = std::nullopt;  // from a round's first commit; who is later is evicted
+  std::optional<std::chrono::nanoseconds> rejoin_timeout = std::nullopt;
   std::uint64_t memory_budget = 0;
-  std::string socket_group = {};
+  std::string socket_group = {};  // "": only this user and root may attach
   std::function<void(LogLevel, std::string_view)> log = {};  // called by the server's thread; must not throw
 };
 

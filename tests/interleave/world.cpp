@@ -53,7 +53,7 @@ void expect(bool holds, const char* what) {
 Deadline never() { return Deadline::after(-1); }
 
 World::World(unsigned workers, std::size_t buckets)
-    : arena(manifest_of(buckets), options_of(workers), 7, 1), options(options_of(workers)) {
+    : arena(Layout(manifest_of(buckets), options_of(workers).layout), options_of(workers), 7, 1, workers), options(options_of(workers)) {
   memory().forget_places();
   view.emplace(copy_of(arena.control.file), copy_of(arena.layout_file), copy_of(arena.result.file), 7);
   memory().same_memory(view->control().header, arena.control.mapping.data(), arena.control.mapping.size());
