@@ -40,8 +40,8 @@ std::string Handle::refusal() const {
 }
 
 bool Handle::was_stopped() const noexcept {
-  // order: acquire, pairs with Publisher::state.
-  return load_acquire(view_->control().words->state) == static_cast<std::uint32_t>(ServerState::stopped);
+  // order: relaxed, one word; nothing is read through it.
+  return load_relaxed(view_->control().words->state) == static_cast<std::uint32_t>(ServerState::stopped);
 }
 
 // ok: the successor has taken us back; timeout: the caller's deadline; daemon_lost: rejoin-timeout passed, or the server was stopped as

@@ -81,7 +81,8 @@ void Publisher::adopt_records(const Control& old, std::uint64_t groups) {
   for (std::size_t at = 0; at < kRecords; ++at) {
     RoundRecord found;
     if (!try_read_record(old.records[at], found) || found.round == 0 || found.round % kRecords != at) continue;
-    if (found.round > load_seq_cst(old.words->closed_round)) continue;  // order: seq_cst, as its writer, which is dead: killed before the close
+    // order: relaxed, its writer is dead. A record beyond: it was killed between the record and the close.
+    if (found.round > load_relaxed(old.words->closed_round)) continue;
     std::vector<double> weights(groups);
     copy_words_out(weights.data(), &old.group_weights[at * groups], groups * sizeof(double));
     record(found, weights);

@@ -64,7 +64,7 @@ void Server::begin_recovery(const BeaconData& dead) {
 void Server::begin_recovery(const HandedOver& first) {
   for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) {
     const MemberEntry& entry = first.object.view.members[rank];
-    const std::uint64_t word = load_seq_cst(entry.word);  // order: seq_cst, as its writer, which is dead
+    const std::uint64_t word = load_relaxed(entry.word);  // order: relaxed, its writer is dead
     const MemberState state = state_of(word);
     if (state == MemberState::free || state > MemberState::paused) continue;
     const ListedWorker listed{generation_of(word), 0, entry.pid, takes_part(state) ? 1u : 0u};
@@ -115,9 +115,10 @@ void Server::rejoin(Session& session, const Packet& packet) {
   HandedOver old{open_control(duplicate(packet.fds[0])), {}, 0, 0, MemberState::free};
   std::memcpy(&old.header, old.object.view.header, sizeof old.header);
   const MemberEntry& entry = old.object.view.members[message.rank];
-  const std::uint64_t word = load_seq_cst(entry.word);                     // order: seq_cst, as its writer, which is dead
-  old.closed_round = load_seq_cst(old.object.view.words->closed_round);    // order: as above
-  old.first_round = load_acquire(entry.first_round);                       // order: acquire, as in the worker
+  // order: relaxed (all three), their writer is dead; the worker has seen that, and its message came behind it.
+  const std::uint64_t word = load_relaxed(entry.word);
+  old.closed_round = load_relaxed(old.object.view.words->closed_round);
+  old.first_round = load_relaxed(entry.first_round);
   if (generation_of(word) == message.generation) old.state = state_of(word);
   check_listed(old, message);
   const bool brings_layout = !arena_;
