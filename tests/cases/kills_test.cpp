@@ -66,6 +66,35 @@ TEST_CASE("sglang#40723: a server killed and restarted ten times leaves one beac
   CHECK(neighbour.round(10).contributor_count == 1);
 }
 
+TEST_CASE("Fast-DDS#6501: a dead server's beacon with any byte flipped, cut or extended stops neither the tools nor the next server") {
+  DaemonProcess daemon;
+  Worker worker = attach(daemon.name(), one_vector(16), 0);
+  REQUIRE(step(worker));
+  daemon.kill();
+  const auto beacons = beacons_of(daemon.name());
+  REQUIRE(beacons.size() == 1);
+  const std::string whole = read_text(beacons.front());
+  const auto tools_survive = [&](const std::string& content) {
+    write_text(beacons.front(), content);
+    for (const auto& [program, arguments] : {std::pair<std::string, std::vector<std::string>>{"tools/gradshm", {"ls"}}, {"tools/gradshm-top", {daemon.name(), "--once"}}})
+      if (run_program(program, arguments).code >= 126) return false;
+    return true;
+  };
+  for (std::size_t at = 0; at < whole.size(); at += at < 200 ? 23 : 997) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(~flipped[at]);
+    CHECK(tools_survive(flipped));
+  }
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{7}, sizeof(int) * 30, whole.size() - 1}) CHECK(tools_survive(whole.substr(0, bytes)));
+  CHECK(tools_survive(whole + std::string(5000, 'x')));
+  CHECK(tools_survive(std::string(whole.size(), '\xff')));
+  // The next server finds a beacon that it cannot read: the worker's own copy of the control object tells it the rest.
+  daemon.restart();
+  fill(worker, 2);
+  CHECK(step(worker));
+  CHECK(worker.info().closed_round == 2);
+}
+
 TEST_CASE("boost/interprocess#128: a server killed at any moment of its start stops neither workers that look for it nor the next server") {
   RunDirectory directory;
   const std::string name = fresh_name();
