@@ -57,7 +57,8 @@ Connection connect_patiently(const std::string& instance, const Deadline& deadli
     try {
       return connect_to(instance, deadline);
     } catch (const Error& error) {
-      if (!wait_for_server || error.status() != Status::no_server || deadline.passed()) throw;
+      const bool may_pass = error.status() == Status::no_server || error.status() == Status::daemon_lost;
+      if (!wait_for_server || !may_pass || deadline.passed()) throw;
     }
     const timespec pause{0, kServerPollNs};
     nanosleep(&pause, nullptr);
@@ -96,11 +97,19 @@ void Handle::close_descriptors_in_child() noexcept {
 std::unique_ptr<Handle> Handle::attach(const std::string& instance, const Manifest& manifest, const AttachOptions& options) {
   return with_context("cannot attach to '" + instance + "'", [&] {
     const Deadline deadline = Deadline::after(options.timeout_ns);
-    std::unique_ptr<Handle> handle(new Handle(instance, connect_patiently(instance, deadline, options.wait_for_server)));
-    handle->join(manifest, options, deadline);
-    handle->take_slot(manifest, options, deadline);
-    if (options.ready && options.wait_for_admission) handle->wait_admitted(deadline);
-    return handle;
+    while (true) {
+      std::unique_ptr<Handle> handle(new Handle(instance, connect_patiently(instance, deadline, options.wait_for_server)));
+      try {
+        handle->join(manifest, options, deadline);
+        handle->take_slot(manifest, options, deadline);
+      } catch (const Error& error) {
+        // Killed in the middle of it: who waits for a server waits for the next one.
+        if (error.status() != Status::daemon_lost || !options.wait_for_server || deadline.passed()) throw;
+        continue;
+      }
+      if (options.ready && options.wait_for_admission) handle->wait_admitted(deadline);
+      return handle;
+    }
   });
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <new>
 
 #include "base/text.hpp"
 #include "client/handle.hpp"
@@ -55,8 +56,10 @@ Status Handle::rejoin(const Deadline& deadline) noexcept {
     }
   } catch (const Error& error) {
     return refused(error);
-  } catch (...) {
+  } catch (const std::bad_alloc&) {
     return Status::no_memory;
+  } catch (const std::exception& error) {
+    return refused(Error(Status::internal, error.what()));
   }
 }
 

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "base/status.hpp"
 #include "base/text.hpp"
@@ -125,8 +124,11 @@ std::vector<BeaconData> list_beacons(uid_t uid) {
 }
 
 std::uint64_t pid_start_time(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  // By read: the process may be reaped between open and read, and a stream buffer throws then.
+  const UniqueFd file(open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(1024, '\0');
+  const ssize_t got = file ? read(file.get(), text.data(), text.size()) : -1;
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   // The command in field 2 may hold anything, so fields are counted from its closing parenthesis.
   const std::size_t close = text.rfind(')');
   if (close == std::string::npos || close + 2 >= text.size() || text[close + 2] == 'Z') return 0;
