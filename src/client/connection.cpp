@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -19,7 +18,8 @@ namespace {
 
 Error no_server(const std::string& instance, const std::string& path, int error_number) {
   if (error_number == EACCES || error_number == EPERM)
-    return {Status::permission, "the socket " + path + " is not yours to use: the server belongs to another user"};
+    return {Status::permission, "the socket " + path + " is not open to uid " + std::to_string(geteuid()) +
+                                    ": run as the server's user, or as a member of the group that gradshmd --socket-group names (which must be able to pass every directory of that path)"};
   const auto beacon = read_beacon(geteuid(), instance);
   const std::string dead = beacon && !is_alive(*beacon) ? " (one with pid " + std::to_string(beacon->pid) + " was killed)" : "";
   return {Status::no_server, "no server '" + instance + "' answers at " + path + dead + ": start one with `gradshmd --name " + instance +
@@ -47,7 +47,7 @@ void check_server(int socket_fd, const std::string& instance) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) throw system_error("SO_PEERCRED", errno);
-  if (peer.uid != geteuid() && peer.uid != 0 && std::getenv("GRADSHM_DIR") == nullptr)
+  if (peer.uid != geteuid() && peer.uid != 0 && !run_directory_is_chosen())
     throw Error(Status::permission, "the server '" + instance + "' runs as uid " + std::to_string(peer.uid) + ", not as you (uid " +
                                         std::to_string(geteuid()) + "): set GRADSHM_DIR if that is intended");
 }

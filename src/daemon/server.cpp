@@ -37,6 +37,13 @@ std::optional<gid_t> socket_group(const ServerOptions& options) {
   return options.socket_group.empty() ? std::nullopt : std::optional(group_id(options.socket_group));
 }
 
+void warn_of_closed_directory(const ServerOptions& options, const std::string& path) {
+  const auto group = socket_group(options);
+  const std::string closed = group ? closed_to_group(path, *group) : "";
+  if (!closed.empty())
+    options.log(LogLevel::warning, "group " + std::to_string(*group) + " cannot reach the socket: " + closed + " does not let it pass: chgrp it and chmod g+x, or set GRADSHM_DIR");
+}
+
 UniqueFd listen_on(const std::string& path, std::optional<gid_t> group) {
   UniqueFd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket_fd) throw system_error("socket", errno);
@@ -74,6 +81,7 @@ Server::Server(ServerOptions options)
     if (const auto dead = read_beacon(geteuid(), options_.name)) begin_recovery(*dead);
     if (given_layout_ && !recovery_) make_arena(Layout(*std::exchange(given_layout_, std::nullopt), options_.layout), options_.expect);
     listener_ = listen_on(socket_path(options_.name), socket_group(options_));
+    warn_of_closed_directory(options_, directory_->path());
     beacon_data_.incarnation = incarnation_, beacon_data_.pid = getpid(), beacon_data_.uid = geteuid();
     beacon_data_.pid_start = pid_start_time(getpid()), beacon_data_.started_unix_s = static_cast<std::uint64_t>(time(nullptr));
     std::strncpy(beacon_data_.name, options_.name.c_str(), sizeof beacon_data_.name - 1);

@@ -87,8 +87,13 @@ std::string resolve_instance_name(const char* given) {
   return name;
 }
 
+bool run_directory_is_chosen() {
+  const char* chosen = std::getenv("GRADSHM_DIR");
+  return chosen != nullptr && *chosen != '\0';
+}
+
 std::string run_directory() {
-  if (const char* chosen = std::getenv("GRADSHM_DIR"); chosen != nullptr && *chosen != '\0') return absolute(chosen);
+  if (run_directory_is_chosen()) return absolute(std::getenv("GRADSHM_DIR"));
   if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime == '/') return std::string(runtime) + "/gradshm";
   return "/tmp/gradshm-" + std::to_string(geteuid());
 }
@@ -107,6 +112,16 @@ gid_t group_id(const std::string& group) {
   if (parsed.ec == std::errc() && parsed.ptr == group.data() + group.size()) return id;
   if (const struct group* entry = getgrnam(group.c_str())) return entry->gr_gid;
   throw Error(Status::invalid, "there is no group '" + escape(group) + "': it takes a group's name or number (getent group lists them)");
+}
+
+std::string closed_to_group(const std::string& path, gid_t group) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string directory = path.substr(0, end);
+    struct stat info {};
+    const bool seen = stat(directory.c_str(), &info) == 0;
+    if (seen && (info.st_mode & (info.st_gid == group ? 0010 : 0001)) == 0) return directory;
+    if (end == std::string::npos) return "";
+  }
 }
 
 InstanceDirectory::InstanceDirectory(const std::string& instance, std::optional<gid_t> group) : path_(run_directory() + "/" + instance) {

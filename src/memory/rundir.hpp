@@ -17,10 +17,14 @@ void check_instance_name(const std::string& name);
 
 // $GRADSHM_DIR, else $XDG_RUNTIME_DIR/gradshm, else /tmp/gradshm-<uid>.
 [[nodiscard]] std::string run_directory();
+[[nodiscard]] bool run_directory_is_chosen();  // by $GRADSHM_DIR; empty counts as unset
 [[nodiscard]] std::string socket_path(const std::string& instance);  // throws Error(invalid) above 107 bytes
 
 // The gid of a group's name or of a number. Throws Error(invalid).
 [[nodiscard]] gid_t group_id(const std::string& group);
+
+// The first directory on the way to `path` that members of the group cannot pass; "" if there is none.
+[[nodiscard]] std::string closed_to_group(const std::string& path, gid_t group);
 
 // Server: makes the directories (mode 0700, or 0710 with a group whose members may attach), refuses foreign ones or ones others may
 // write, takes the lock for life.
