@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/status.hpp"
 #include "base/text.hpp"
+#include "memory/beacon.hpp"
 #include "memory/rundir.hpp"
 #include "memory/space.hpp"
 
@@ -22,7 +23,7 @@ ControlHeader control_header(const Layout& layout, const ServerOptions& options,
   header.op = static_cast<std::uint32_t>(options.op);
   header.max_workers = options.max_workers;
   header.expect = options.expect;
-  header.daemon_pid = getpid();
+  header.daemon_pid = getpid(), header.pid_namespace = own_pid_namespace();
   header.reducer_threads = reducer_threads;
   header.started_ns = static_cast<std::uint64_t>(now_ns());
   header.gradient_bytes = layout.gradient_bytes();

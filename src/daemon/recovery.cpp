@@ -42,9 +42,9 @@ const char* op_text(Op op) { return op == Op::sum ? "sum" : op == Op::mean ? "me
 
 }  // namespace
 
-// A pid is judged only where it means something: recorded, and in our pid namespace.
+// A pid is judged only where it means something: recorded, in our pid namespace, and not hidden from us.
 bool Server::lives(const ListedWorker& worker) const {
-  if (worker.pid <= 0) return true;
+  if (worker.pid <= 0 || is_hidden(worker.pid)) return true;
   const std::uint64_t start = pid_start_time(worker.pid);
   return worker.pid_start == 0 ? start != 0 : start == worker.pid_start;
 }
@@ -62,12 +62,13 @@ void Server::begin_recovery(const BeaconData& dead) {
 
 // Somebody removed the beacon: the first worker's copy of the control object says who was there.
 void Server::begin_recovery(const HandedOver& first) {
+  const bool known_pids = first.header.pid_namespace != 0 && first.header.pid_namespace == own_pid_namespace();
   for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) {
     const MemberEntry& entry = first.object.view.members[rank];
     const std::uint64_t word = load_relaxed(entry.word);  // order: relaxed, its writer is dead
     const MemberState state = state_of(word);
     if (state == MemberState::free || state > MemberState::paused) continue;
-    const ListedWorker listed{generation_of(word), 0, entry.pid, takes_part(state) ? 1u : 0u};
+    const ListedWorker listed{generation_of(word), 0, known_pids ? entry.pid : 0, takes_part(state) ? 1u : 0u};
     if (lives(listed)) absent_[rank] = listed;
   }
   await_survivors(first.closed_round, "a server whose beacon is gone");

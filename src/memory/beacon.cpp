@@ -1,6 +1,7 @@
 #include "memory/beacon.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -137,6 +138,11 @@ std::uint64_t pid_start_time(pid_t pid) {
   for (int field = 2; field < 21 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
   if (at == std::string::npos || std::sscanf(text.c_str() + at, "%lu", &start) != 1) return 0;
   return start;
+}
+
+bool is_hidden(pid_t pid) {
+  const bool there = kill(pid, 0) == 0 || errno == EPERM;
+  return there && !std::ifstream("/proc/" + std::to_string(pid) + "/stat");
 }
 
 std::uint64_t own_pid_namespace() {

@@ -67,7 +67,8 @@ class Beacon {
 // Unlinks the beacon if it still is that of the same incarnation. False if not.
 bool remove_beacon(const BeaconData& beacon) noexcept;
 [[nodiscard]] bool is_alive(const BeaconData& beacon);          // the process that wrote it still runs, or is in another pid namespace
-[[nodiscard]] std::uint64_t pid_start_time(pid_t pid);          // 0: no such process, or a zombie
+[[nodiscard]] std::uint64_t pid_start_time(pid_t pid);          // 0: no such process, a zombie, or one that /proc hides
+[[nodiscard]] bool is_hidden(pid_t pid);                        // it is there, but /proc does not show it to us (hidepid)
 [[nodiscard]] std::uint64_t own_pid_namespace();                // 0: unknown
 
 }  // namespace gradshm::core

@@ -21,6 +21,7 @@ struct ControlHeader {
   std::uint32_t max_workers = 0, expect = 0;
   std::int32_t daemon_pid = 0;
   std::uint32_t reducer_threads = 0;
+  std::uint64_t pid_namespace = 0;  // inode of the server's; the pids of members mean nothing in another one
   std::uint64_t started_ns = 0;   // CLOCK_MONOTONIC
   std::uint64_t gradient_bytes = 0;  // of one slot
   std::uint64_t bucket_bytes = 0;
