@@ -58,16 +58,20 @@ Finding check_layout(const Facts& facts) { return {Verdict::fail, "layout", fact
 
 Finding check_memory(const Facts& facts) {
   std::vector<std::string> limits;
-  const core::Space* least = nullptr;
+  const core::Space* tight = nullptr;
   for (const core::Space& space : facts.space) {
+    const std::string free = core::format_count(space.bytes) + " are free (" + core::escape(space.limited_by) + ")";
+    if (const std::uint64_t need = space.of_cgroup ? facts.need.own : facts.need.total; need > space.bytes)
+      return {Verdict::fail, "memory", facts.need.whom + " needs " + core::format_count(need) + (space.of_cgroup ? " bytes for the result, " : " bytes, ") + free,
+              "free memory, raise that limit, or use fewer workers or a smaller layout"};
     if (space.bytes < kNoLimit) limits.push_back(core::format_bytes(space.bytes) + " (" + core::escape(space.limited_by) + ")");
-    if (least == nullptr || space.bytes < least->bytes) least = &space;
+    if (facts.need.total > space.bytes) tight = &space;
   }
-  if (least == nullptr) return {Verdict::warn, "memory", "nothing says how much is free", ""};
+  if (facts.space.empty()) return {Verdict::warn, "memory", "nothing says how much is free", ""};
   const std::string need = facts.need.whom + " needs " + core::format_count(facts.need.total) + " bytes";
-  if (facts.need.total > least->bytes)
-    return {Verdict::fail, "memory", need + ", " + core::format_count(least->bytes) + " are free (" + core::escape(least->limited_by) + ")",
-            "free memory, raise that limit, or use fewer workers or a smaller layout"};
+  if (tight != nullptr)
+    return {Verdict::warn, "memory", need + ", " + core::format_count(tight->bytes) + " are free (" + core::escape(tight->limited_by) + ")",
+            "the result fits; workers must be in other cgroups, or that limit be raised"};
   return {Verdict::ok, "memory", "free: " + joined_with(limits, ", ") + "; " + need, ""};
 }
 

@@ -92,7 +92,7 @@ Need need_of(const core::Layout& layout, const Question& question) {
   const auto slots = core::checked_mul(slot, question.expect);
   const auto total = slots ? core::checked_add(*slots, result + control) : std::nullopt;
   const std::string layout_name = question.layout_path.empty() ? "the smallest layout" : core::escape(question.layout_path);
-  return {layout_name + " with " + core::plural(question.expect, "worker"), total.value_or(UINT64_MAX), std::max({slot, result, control})};
+  return {layout_name + " with " + core::plural(question.expect, "worker"), total.value_or(UINT64_MAX), std::max({slot, result, control}), result + control};
 }
 
 void gather_need(const Question& question, Facts& facts) {

@@ -28,6 +28,7 @@ struct DirectoryFacts {
 struct Need {
   std::string whom;  // "the smallest layout", "model.tsv with 4 workers"
   std::uint64_t total = 0, largest_file = 0;
+  std::uint64_t own = 0;  // of total, what the server itself takes
 };
 
 using Limit = std::optional<std::uint64_t>;  // none = unlimited

@@ -38,8 +38,14 @@ Layout checked_for_space(Layout layout, const ServerOptions& options, unsigned e
   const std::uint64_t ours = result_bytes(layout) + control_shape(layout.buckets().size(), layout.groups().size()).total;
   const auto slots = checked_mul(shape.total, expected_workers);
   const auto wanted = slots ? checked_add(*slots, ours) : std::nullopt;
-  const std::string what = "instance '" + options.name + "' with " + plural(expected_workers, "expected worker") + " and " + format_count(layout.gradient_bytes()) + " gradient bytes each";
-  require_space(wanted.value_or(UINT64_MAX), shape.total, what);
+  const std::string each = format_count(layout.gradient_bytes()) + " gradient bytes";
+  const std::string what = "instance '" + options.name + "' with " + plural(expected_workers, "expected worker") + " and " + each + " each";
+  require_space(wanted.value_or(UINT64_MAX), shape.total, what, Charged::to_several);
+  require_space(ours, shape.total, "the result of instance '" + options.name + "' with " + each);
+  // Slots are charged to the workers' cgroups, which nobody knows yet: in ours, each worker is told by its own attach.
+  if (const Space space = free_space(); space.bytes < wanted.value_or(UINT64_MAX))
+    options.log(LogLevel::warning, what + " needs " + format_count(wanted.value_or(UINT64_MAX)) + " bytes, of which " + format_count(space.bytes) + " are free in the server's " +
+                                       space.limited_by + ": workers in that cgroup too will not all find room for their slots");
   return layout;
 }
 

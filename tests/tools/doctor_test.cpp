@@ -111,6 +111,18 @@ TEST_CASE("too little memory fails with bytes needed, bytes free and the limit's
   CHECK(says(finding_of(facts, "memory"), "8.0 GB (free memory), 4.0 GB (memory cgroup /job)"));
 }
 
+TEST_CASE("the server's cgroup must hold the result; for the slots, which may be charged elsewhere, there is a warning") {
+  Facts facts = healthy();
+  facts.space = {{8'000'000'000, "free memory", false}, {1'000'000'000, "memory cgroup /job", true}};
+  facts.need = {"model.tsv with 4 workers", 5'000'000'000, 1'000'000'000, 1'000'000'001};
+  check_fails(facts, "memory", "model.tsv with 4 workers needs 1,000,000,001 bytes for the result, 1,000,000,000 are free (memory cgroup /job)");
+  facts.need.own = 1'000'000'000;
+  CHECK(would_start(examine(facts)));
+  CHECK(finding_of(facts, "memory").verdict == Verdict::warn);
+  facts.need.total = 1'000'000'000;
+  CHECK(finding_of(facts, "memory").verdict == Verdict::ok);
+}
+
 TEST_CASE("a cgroup without a limit is not shown as one of petabytes") {
   Facts facts = healthy();
   facts.space.push_back({(1ull << 63) - 4096, "memory cgroup /"});
