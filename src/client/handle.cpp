@@ -171,7 +171,12 @@ void Handle::take_slot(const Manifest& manifest, const AttachOptions& options, c
     for (const Parameter& parameter : manifest.parameters()) named[layout.manifest().find(parameter.id)] = true;
   }
   worker.committer.emplace(layout, worker.shape, worker.slot.data(), std::move(named), words_);
-  send_command(CommandKind::allocated, options.ready ? 1u : 0u, deadline);
+  while (!try_command(CommandKind::allocated, options.ready ? 1u : 0u, deadline)) {
+    const Status status = rejoin(deadline);
+    // Killed before it had us on its list: then this attach has not happened.
+    if (status == Status::evicted) throw Error(Status::daemon_lost, "the server was killed in the middle of this attach");
+    if (status != Status::ok) throw Error(status, refusal().empty() ? "the server '" + instance_ + "' is gone" : refusal());
+  }
 }
 
 std::byte* Handle::slot(std::size_t parameter) const noexcept {

@@ -158,12 +158,10 @@ void Server::register_member(Session& session, const MemberPtr& member) {
   watch(member->doorbell.get(), Source::doorbell, session.id, EPOLLIN | EPOLLET);
   publisher_->member(*member);  // before the answer: the worker looks at its word as soon as it has it
   members_[member->rank] = member;
-  refresh(true);  // before the answer too: whoever knows that he has joined is listed, should we be killed now
   if (!send_join_ok(session, *member, member->slot_file)) {
     unwatch(member->doorbell);
     members_[member->rank] = nullptr;
     publisher_->free_entry(member->rank, member->generation);
-    refresh(true);
     throw Error(Status::corrupt, "it does not read its answers");
   }
   session.member = member;
@@ -179,6 +177,8 @@ bool Server::send_join_ok(Session& session, const Member& member, const MemFd& s
 
 void Server::allocated(Session& session, bool ready) {
   Member& member = *session.member;
+  // The answer may have been lost with the server that gave it.
+  if (member.came_back) return member.state == MemberState::attached && ready ? rounds_->ready(session.member) : void();
   if (member.slot) throw Error(Status::corrupt, "a slot is allocated once");
   check_slot(member.slot_file, arena_->shape);
   member.slot = Mapping(member.slot_file, Mapping::Access::read_only, arena_->shape.total, "slot", true);

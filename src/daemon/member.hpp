@@ -38,6 +38,7 @@ struct Member {
   Mapping slot;       // read-only
   UniqueFd slot_reader;  // the same memory, for observers; empty where it could not be opened again
   UniqueFd doorbell;  // eventfd
+  bool came_back = false;  // from a server that was killed
   bool partial = false;
   std::vector<bool> named;                   // partial: by parameter index, which ones it registered
   std::vector<bool> skips;                   // partial: buckets it has no parameter in

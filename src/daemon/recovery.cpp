@@ -193,7 +193,7 @@ void Server::take_back(Session& session, const Packet& packet, const HandedOver&
   member->pid = session.pid, member->pid_start = pid_start_time(session.pid), member->uid = session.uid;
   member->label.assign(message.label, strnlen(message.label, sizeof message.label));
   member->joined_ns = static_cast<std::uint64_t>(now_ns());
-  member->partial = message.partial != 0;
+  member->partial = message.partial != 0, member->came_back = true;
   member->contributions.resize(arena_->layout.buckets().size());
   admit_manifest(packet.fds[4], member->partial, *member);
   const MemFd slot = duplicate(packet.fds[2]);

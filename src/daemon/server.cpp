@@ -280,7 +280,8 @@ void Server::list_members() {
   for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) {
     ListedWorker& listed = beacon_data_.listed[rank];
     listed = absent_[rank];
-    if (const MemberPtr& member = members_[rank]) {
+    // Who has not taken its slot yet is still in its attach, and begins that again with the next server.
+    if (const MemberPtr& member = members_[rank]; member && member->slot) {
       const bool takes_part = member->state == MemberState::ready || member->state == MemberState::member;
       listed = {member->generation, member->pid_start, member->pid, takes_part ? 1u : 0u};
     }

@@ -142,7 +142,7 @@ std::uint64_t pid_start_time(pid_t pid) {
 
 bool is_hidden(pid_t pid) {
   const bool there = kill(pid, 0) == 0 || errno == EPERM;
-  return there && !std::ifstream("/proc/" + std::to_string(pid) + "/stat");
+  return there && access(("/proc/" + std::to_string(pid) + "/stat").c_str(), R_OK) != 0;
 }
 
 std::uint64_t own_pid_namespace() {
