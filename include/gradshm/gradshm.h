@@ -37,7 +37,7 @@ enum {
   GRADSHM_EMPTY = -1,             /* the round closed and everybody abstained: there is no result */
   GRADSHM_TIMEOUT = -2,           /* the deadline passed */
   GRADSHM_EVICTED = -3,           /* this worker is no longer a member (left, evicted): attach again */
-  GRADSHM_DAEMON_LOST = -4,       /* the server ended or was killed */
+  GRADSHM_DAEMON_LOST = -4,       /* the server was stopped, or killed and not started again within its rejoin time-out */
   GRADSHM_ALREADY_COMMITTED = -5, /* this bucket or parameter is committed for this round */
   GRADSHM_NOT_COMMITTED = -6,     /* wait for a round that this worker has committed nothing to: it could not end */
   GRADSHM_ROUND_CLOSED = -7,      /* commit to a round that is closed */
@@ -222,7 +222,9 @@ GRADSHM_API int gradshm_commit(gradshm_handle_t* handle, int scope, size_t index
                                uint64_t* ret_round);
 /* round 0 = the one last committed to. OK, EMPTY, NOT_CLOSED, EVICTED, DAEMON_LOST, NOT_COMMITTED. */
 GRADSHM_API int gradshm_poll(gradshm_handle_t* handle, uint64_t round);
-/* As poll, but waits until the round is closed: TIMEOUT instead of NOT_CLOSED. Notices the server's death within 50 ms. */
+/* As poll, but waits until the round is closed: TIMEOUT instead of NOT_CLOSED. Notices the server's death within 50 ms, then looks for a
+ * server started under the same name, for as long as the old one's rejoin time-out says, and goes on waiting there: ranks, rounds and
+ * all pointers stay. A successor that does not take this worker back: EVICTED, LAYOUT_MISMATCH, INCOMPATIBLE, with the reason. */
 GRADSHM_API int gradshm_wait(gradshm_handle_t* handle, uint64_t round, int64_t timeout_ns);
 
 /* ---- Looking at rounds. ---- */
