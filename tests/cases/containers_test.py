@@ -19,11 +19,13 @@ MIB = 1 << 20
 OWNER, MEMBER, STRANGER, GROUP = 23001, 23002, 23003, 23100  # nobody's uids, and a gid
 
 PID_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-# All that an engine separates. Of the files outside only what `shared` names is there, at /mnt/shared.
+# All that an engine separates. Of the files outside only what `shared` names is there, at /mnt/shared. The programs stay where they are,
+# also where that is below /tmp.
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--mount", "--ipc", "--uts", "--net", "--cgroup", "sh", "-ec",
-             'mount -t tmpfs none /mnt; mkdir /mnt/shared; mount --bind "$1" /mnt/shared; '
+             'mount -t tmpfs none /mnt; mkdir /mnt/shared /mnt/programs; mount --bind "$2" /mnt/shared; mount --bind "$1" /mnt/programs; '
              "mount -t tmpfs -o size=64m none /dev/shm; mount -t tmpfs none /tmp; "
-             'shift; export GRADSHM_DIR=/mnt/shared/run; exec "$@"', "sh")
+             'mkdir -p "$1"; mount --bind /mnt/programs "$1"; '
+             'shift 2; export GRADSHM_DIR=/mnt/shared/run; exec "$@"', "sh", str(TOOLS.parent.resolve()))
 
 
 def in_pid_namespace(*command):
