@@ -77,9 +77,8 @@ void Server::begin_recovery(const HandedOver& first) {
 void Server::await_survivors(std::uint64_t floor, const std::string& of_whom) {
   const auto count = std::count_if(absent_.begin(), absent_.end(), [](const ListedWorker& listed) { return listed.generation != 0; });
   if (count == 0) return;
-  recovery_.emplace();
-  recovery_->floor = beacon_data_.closed_round = floor;
-  recovery_->until_ns = now_ns() + options_.rejoin_timeout_ns;
+  recovery_ = Recovery{floor, now_ns() + options_.rejoin_timeout_ns, {}};
+  beacon_data_.closed_round = floor;
   if (rounds_) rounds_->hold(floor);
   options_.log(LogLevel::warning, of_whom + " was killed after round " + format_count(floor) + ": waiting up to " + format_seconds(options_.rejoin_timeout_ns) +
                                       " for its " + plural(static_cast<std::uint64_t>(count), "worker"));

@@ -77,8 +77,8 @@ class Server {
 
   // After a restart (recovery.cpp): the workers of a killed server, and from where its rounds go on.
   struct Recovery {
-    std::uint64_t floor = 0;     // newest round that any of them has seen closed
-    std::int64_t until_ns = 0;
+    std::uint64_t floor;  // newest round that any of them has seen closed
+    std::int64_t until_ns;
     std::vector<std::pair<std::uint64_t, Packet>> joins;  // by session id: newcomers wait until the survivors are back
   };
   struct HandedOver;
