@@ -9,6 +9,7 @@
 #include <string>
 
 #include "client/connection.hpp"
+#include "client/turn.hpp"
 #include "client/view.hpp"
 #include "protocol/committer.hpp"
 #include "protocol/worker_words.hpp"
@@ -92,7 +93,7 @@ class Handle {
   std::unique_ptr<InstanceView> view_;
   std::unique_ptr<Worker> worker_;
   WorkerWords words_;
-  std::timed_mutex command_;  // one request at a time on the socket; also held while a successor is looked for
+  Turn command_;  // one request at a time on the socket; also held while a successor is looked for
   std::uint32_t commands_ = 0;
   std::atomic<std::uint64_t> bytes_copied_{0};
   std::atomic<std::int64_t> polled_ns_{0};
