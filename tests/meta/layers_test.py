@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from source_tree import SOURCE, code_only, includes, sources  # noqa: E402
 
 # Each may include itself and what stands left of it; client and daemon stand side by side and do not know each other.
-STEPS = (("base",), ("layout",), ("memory",), ("protocol",), ("reduce",), ("client", "daemon"), ("capi",), ("tools",))
+STEPS = (("base",), ("layout",), ("memory",), ("protocol",), ("cuda",), ("reduce",), ("client", "daemon"), ("capi",), ("tools",))
 STEP_OF = {layer: step for step, layers in enumerate(STEPS) for layer in layers}
 
 # Accesses, not declarations: the order is a matter of each access.
