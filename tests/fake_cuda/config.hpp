@@ -10,6 +10,7 @@
 namespace gradshm::fake {
 
 inline constexpr int kMostDevices = 8;
+inline constexpr int kGaveUp = 125;  // exit code after a sentence on stderr: the test asked for what cannot be
 
 struct InjectedError {
   std::string name;

@@ -3,7 +3,9 @@
 // what passes here is not "tested on a GPU".
 //
 // Load it with GRADSHM_CUDA_DRIVER=<build>/tests/fake_cuda/libcuda.so.1. It reads its own variables once, at a process's first call;
-// a value that it cannot read ends the process with a sentence.
+// a value that it cannot read ends the process with a sentence and exit code 125.
+//
+// A list has commas between its parts.
 //
 //   CUDA_VISIBLE_DEVICES        indices and GPU-<uuid> (or its beginning), as for the real driver; none left: cuInit answers 100
 //   GRADSHM_FAKE_SESSION        path of the file through which the processes of one test share what is in use on each device and who has

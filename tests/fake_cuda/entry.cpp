@@ -40,12 +40,11 @@ using namespace gradshm::fake;
 
 extern "C" {
 
-GRADSHM_FAKE_SHOWN CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** ret_function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* ret_found) {
+// Every entry is there at every version, so that a caller meets the answer of cuDriverGetVersion.
+GRADSHM_FAKE_SHOWN CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** ret_function, int, cuuint64_t flags, CUdriverProcAddressQueryResult* ret_found) {
   if (name == nullptr || ret_function == nullptr || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
-  const bool too_old = version > config().version && config().version >= 12000;
-  *ret_function = too_old ? nullptr : find_entry(name);
-  if (ret_found != nullptr)
-    *ret_found = too_old ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : *ret_function == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
+  *ret_function = find_entry(name);
+  if (ret_found != nullptr) *ret_found = *ret_function == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
   return *ret_function == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
