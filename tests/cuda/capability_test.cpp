@@ -167,6 +167,8 @@ TEST_CASE("peer access follows the matrix, and rights for a device that has none
           verdict.expect(yes == 1);
           must(gpu.cu.device_can_access_peer(&yes, 0, 2));
           verdict.expect(yes == 0);
+          must(gpu.cu.device_can_access_peer(&yes, 0, 0));
+          verdict.expect(yes == 0);
           Mapped2M memory(gpu);
           CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {1}}, CU_MEM_ACCESS_FLAGS_PROT_READ};
           must(gpu.cu.mem_set_access(memory.address, Gpu::kChunk, &access, 1));
@@ -203,7 +205,10 @@ TEST_CASE("calls want cuInit in their own process, a current context, and no hos
 TEST_CASE("a forked child of a process that uses the driver has none") {
   CHECK(run_on_fake({}, [](Verdict& verdict) {
           const Driver& cu = gradshm::core::cuda::driver();
-          verdict.expect(Child([&] { return cu.init(0) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1; }).wait() == 0);
+          verdict.expect(Child([&] {
+                           int count = 0;
+                           return cu.init(0) == CUDA_ERROR_NOT_INITIALIZED && cu.device_count(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1;
+                         }).wait() == 0);
         }) == 0);
 }
 

@@ -74,6 +74,17 @@ TEST_CASE("host memory that is unregistered under a queued write is an illegal a
         }) == 0);
 }
 
+TEST_CASE("memory that is registered read-only is not written") {
+  CHECK(run_on_fake({}, [](Verdict& verdict) {
+          const Gpu gpu;
+          Page page;
+          must(gpu.cu.host_register(&page, sizeof page, kMapped | CU_MEMHOSTREGISTER_READ_ONLY));
+          must(gpu.cu.stream_write(nullptr, device_pointer(gpu, &page), 1, 0));
+          verdict.expect(gpu.cu.ctx_synchronize() == CUDA_ERROR_ILLEGAL_ADDRESS && page.words[0] == 0);
+          verdict.expect(gradshm::fake::counters().forbidden_accesses == 1);
+        }) == 0);
+}
+
 TEST_CASE("memory that is not portable is another context's only") {
   CHECK(run_on_fake({{"GRADSHM_FAKE_DEVICES", "2"}}, [](Verdict& verdict) {
           Page own, shared;
