@@ -170,7 +170,7 @@ TEST_CASE("peer access follows the matrix, and rights for a device that has none
           must(gpu.cu.device_can_access_peer(&yes, 0, 0));
           verdict.expect(yes == 0);
           Mapped2M memory(gpu);
-          CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {1}}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+          CUmemAccessDesc access = rights_of(1, CU_MEM_ACCESS_FLAGS_PROT_READ);
           must(gpu.cu.mem_set_access(memory.address, Gpu::kChunk, &access, 1));
           access.location.id = 2;
           verdict.expect(gpu.cu.mem_set_access(memory.address, Gpu::kChunk, &access, 1) == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);

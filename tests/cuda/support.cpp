@@ -88,6 +88,14 @@ CUmemAllocationProp on_device(int ordinal) {
   return asked;
 }
 
+CUmemAccessDesc rights_of(int ordinal, CUmemAccess_flags rights) {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = ordinal;
+  access.flags = rights;
+  return access;
+}
+
 Mapped2M::Mapped2M(const Gpu& on, CUmemAccess_flags rights) : gpu(on) {
   const CUmemAllocationProp asked = on_device(gpu.device);
   must(gpu.cu.mem_create(&handle, Gpu::kChunk, &asked, 0));
@@ -102,7 +110,7 @@ Mapped2M::Mapped2M(const Gpu& on, const UniqueFd& imported, CUmemAccess_flags ri
 void Mapped2M::map(CUmemAccess_flags rights) {
   must(gpu.cu.address_reserve(&address, Gpu::kChunk, 0, 0, 0));
   must(gpu.cu.mem_map(address, Gpu::kChunk, 0, handle, 0));
-  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {gpu.device}}, rights};
+  const CUmemAccessDesc access = rights_of(gpu.device, rights);
   must(gpu.cu.mem_set_access(address, Gpu::kChunk, &access, 1));
 }
 

@@ -61,6 +61,7 @@ struct Mapped2M {
   void map(CUmemAccess_flags rights);
 };
 [[nodiscard]] CUmemAllocationProp on_device(int ordinal);
+[[nodiscard]] CUmemAccessDesc rights_of(int ordinal, CUmemAccess_flags rights);
 
 // Two ends of a socket for descriptors, made before the children are.
 class Channel {
