@@ -119,7 +119,7 @@ TEST_CASE("kernels get their parameters as they were at the launch, and reach de
           must(gpu.cu.host_register(&page, sizeof page, kMapped));
           CUdeviceptr memory = gpu.allocate(), differing = device_pointer(gpu, &page);
           std::uint64_t count = 1000;
-          std::uint32_t nonce = 42;
+          std::uint64_t nonce = 42;
           void* parameters[] = {&memory, &count, &nonce, &differing};
           const CUfunction check = gpu.kernel("gradshm_check");
           must(gpu.cu.launch(gpu.kernel("gradshm_fill"), 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr));
@@ -131,6 +131,28 @@ TEST_CASE("kernels get their parameters as they were at the launch, and reach de
           must(gpu.cu.launch(check, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr));
           must(gpu.cu.ctx_synchronize());
           verdict.expect(page.words[0] == 1000);
+        }) == 0);
+}
+
+TEST_CASE("a kernel that follows a pointer of the host, or one to nowhere, fails on its stream") {
+  for (const CUdeviceptr pointer : {CUdeviceptr{0x1000}, CUdeviceptr{1} << 60}) {
+    CHECK(run_on_fake({}, [pointer](Verdict& verdict) {
+            const Gpu gpu;
+            CUdeviceptr given = pointer;
+            std::uint64_t value = 1;
+            void* parameters[] = {&given, &value};
+            must(gpu.cu.launch(gpu.kernel("gradshm_fake_poke"), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+            verdict.expect(gpu.cu.ctx_synchronize() == CUDA_ERROR_ILLEGAL_ADDRESS && gradshm::fake::counters().faults == 1);
+          }) == 0);
+  }
+  CHECK(run_on_fake({}, [](Verdict& verdict) {
+          const Gpu gpu;
+          Page page;
+          CUdeviceptr given = reinterpret_cast<CUdeviceptr>(&page);
+          std::uint64_t value = 1;
+          void* parameters[] = {&given, &value};
+          must(gpu.cu.launch(gpu.kernel("gradshm_publish"), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+          verdict.expect(gpu.cu.ctx_synchronize() == CUDA_ERROR_ILLEGAL_ADDRESS && page.words[0] == 0);
         }) == 0);
 }
 
