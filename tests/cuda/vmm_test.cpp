@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <csignal>
+
 #include "cuda/support.hpp"
 
 using namespace gradshm::test;
@@ -74,6 +76,25 @@ TEST_CASE("memory lives on in its importer after the exporter was killed, and is
   importer.kill();
   importer.wait();
   CHECK(run_on_fake(session.with(), [](Verdict& verdict) { verdict.expect(Gpu().free_bytes() == 1u << 30); }) == 0);
+}
+
+TEST_CASE("a process that is killed in the middle of a copy leaves half of it") {
+  const Channel channel;
+  Child writer = start_on_fake({{"GRADSHM_FAKE_JITTER_US", "400000"}}, [&] {
+    const Gpu gpu;
+    Mapped2M memory(gpu);
+    channel.send(memory.exported());
+    gpu.fill(memory.address, 0x88);  // takes seconds
+    return 0;
+  });
+  CHECK(run_on_fake({}, [&](Verdict& verdict) {
+          const Gpu gpu;
+          Mapped2M memory(gpu, channel.receive(), kRead);
+          verdict.expect(eventually([&] { return gpu.holds(memory.address, 0x88, 1); }));
+          writer.kill();
+          verdict.expect(gpu.holds(memory.address + k2M - 1, 0, 1));
+        }) == 0);
+  CHECK(writer.wait() == 128 + SIGKILL);
 }
 
 TEST_CASE("sixteen processes write into one allocation, each its own part, with pauses everywhere") {
