@@ -1,8 +1,9 @@
 #include <doctest/doctest.h>
-
 #include <sys/mman.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "cuda/support.hpp"
 
@@ -91,6 +92,7 @@ TEST_CASE("a process that is killed in the middle of a copy leaves half of it") 
           const Gpu gpu;
           Mapped2M memory(gpu, channel.receive(), kRead);
           verdict.expect(eventually([&] { return gpu.holds(memory.address, 0x88, 1); }));
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for a copy without pauses to end
           writer.kill();
           verdict.expect(gpu.holds(memory.address + k2M - 1, 0, 1));
         }) == 0);
