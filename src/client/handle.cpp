@@ -211,6 +211,7 @@ void Handle::send_command(CommandKind kind, std::uint32_t value, const Deadline&
   while (!try_command(kind, value, deadline)) {
     const Status status = rejoin(deadline);
     if (status == Status::ok) continue;
+    if (kind == CommandKind::leave && status == Status::evicted) return;  // it had left before the server was killed
     const std::string why = refusal();
     throw Error(status, why.empty() ? "the server '" + instance_ + "' is gone" : why);
   }

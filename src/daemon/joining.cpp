@@ -36,6 +36,8 @@ void Server::make_arena(Layout layout, unsigned expected_workers) {
     if (Session* session = session_of(member)) evict(*session, why, true);
   });
   publisher_->begin_wake_seq(static_cast<std::uint32_t>(incarnation_));  // random
+  if (recovery_ || floor_ != 0) rounds_->hold(floor_);
+  if (!recovery_) rounds_->open_again();
   publisher_->state(ServerState::running);
   publisher_->event(EventKind::started, nullptr, 1, "gradshmd " GRADSHM_VERSION_TEXT);
   beacon_data_.parameters = arena_->layout.parameters().size();

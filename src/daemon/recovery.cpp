@@ -77,8 +77,8 @@ void Server::begin_recovery(const HandedOver& first) {
 void Server::await_survivors(std::uint64_t floor, const std::string& of_whom) {
   const auto count = std::count_if(absent_.begin(), absent_.end(), [](const ListedWorker& listed) { return listed.generation != 0; });
   if (count == 0) return;
-  recovery_ = Recovery{floor, now_ns() + options_.rejoin_timeout_ns, {}};
-  beacon_data_.closed_round = floor;
+  recovery_ = Recovery{now_ns() + options_.rejoin_timeout_ns, {}};
+  floor_ = beacon_data_.closed_round = floor;
   if (rounds_) rounds_->hold(floor);
   options_.log(LogLevel::warning, of_whom + " was killed after round " + format_count(floor) + ": waiting up to " + format_seconds(options_.rejoin_timeout_ns) +
                                       " for its " + plural(static_cast<std::uint64_t>(count), "worker"));
@@ -120,14 +120,20 @@ void Server::rejoin(Session& session, const Packet& packet) {
   old.closed_round = load_relaxed(old.object.view.words->closed_round);
   old.first_round = load_relaxed(entry.first_round);
   if (generation_of(word) == message.generation) old.state = state_of(word);
-  check_listed(old, message);
   const bool brings_layout = !arena_;
   try {
+    check_listed(old, message);
     take_layout(packet, old);
-    if (recovery_ && old.closed_round > recovery_->floor) raise_floor(old);
+    if (recovery_ && old.closed_round > floor_) raise_floor(old);
     take_back(session, packet, old, message);
+  } catch (const Error& error) {
+    if (brings_layout && arena_) drop_arena();
+    // It does not ask again, so nobody should wait for it.
+    const bool for_good = error.status() == Status::incompatible || error.status() == Status::layout_mismatch;
+    if (for_good && absent_[message.rank].generation == message.generation) strike_off(message.rank);
+    throw;
   } catch (...) {
-    if (brings_layout) drop_arena();
+    if (brings_layout && arena_) drop_arena();
     throw;
   }
 }
@@ -144,9 +150,14 @@ void Server::check_listed(const HandedOver& old, const Rejoin& message) {
     throw Error(Status::evicted, who + "came back too late, or was no member any more: attach again");
   }
   if (takes_part(old.state) && !recovery_) throw Error(Status::evicted, who + "came back when the rounds had gone on: attach again");
-  if (old.state == MemberState::member && old.closed_round < recovery_->floor) {
+  // The beacon of the killed server was older than this worker's view, and the rounds of this one are in between.
+  if (!recovery_ && rounds_ && old.closed_round > rounds_->closed_round()) {
     strike_off(message.rank);
-    throw Error(Status::evicted, who + "has seen " + format_count(old.closed_round) + " rounds closed, another one " + format_count(recovery_->floor) + ": attach again");
+    throw Error(Status::evicted, who + "has seen " + format_count(old.closed_round) + " rounds closed, this server only " + format_count(rounds_->closed_round()) + ": attach again");
+  }
+  if (old.state == MemberState::member && old.closed_round < floor_) {
+    strike_off(message.rank);
+    throw Error(Status::evicted, who + "has seen " + format_count(old.closed_round) + " rounds closed, another one " + format_count(floor_) + ": attach again");
   }
   if (old.header.op != static_cast<std::uint32_t>(options_.op))
     throw Error(Status::incompatible, "the server that was killed had another --op than this one (" + std::string(op_text(options_.op)) + "): restart it with the same options");
@@ -166,7 +177,6 @@ void Server::take_layout(const Packet& packet, const HandedOver& old) {
   if (given_layout_) check_match(*given_layout_, layout.manifest(), false, options_.name);
   if (!arena_) {
     make_arena(std::move(layout), 0);
-    if (recovery_) rounds_->hold(recovery_->floor);
     publisher_->adopt_records(old.object.view, old.header.groups);
     return;
   }
@@ -176,13 +186,13 @@ void Server::take_layout(const Packet& packet, const HandedOver& old) {
 }
 
 void Server::raise_floor(const HandedOver& old) {
-  recovery_->floor = old.closed_round;
+  floor_ = old.closed_round;
   // Members first: whoever sees the new closed_round must find himself evicted if he has not seen that round.
   for (const MemberPtr& member : std::array(members_))
     if (member && member->state == MemberState::member)
       if (Session* behind = session_of(member)) evict(*behind, "evicted: it has seen fewer rounds closed than another survivor", true);
   publisher_->adopt_records(old.object.view, old.header.groups);
-  rounds_->hold(recovery_->floor);
+  rounds_->hold(floor_);
 }
 
 void Server::take_back(Session& session, const Packet& packet, const HandedOver& old, const Rejoin& message) {

@@ -189,7 +189,7 @@ void Rounds::close() {
 // Admits all that are ready. Only between rounds, or while the open round has no members.
 void Rounds::open() {
   const bool enough = started_ || ready_.size() >= options_.expect;
-  if (!opening_ || held_ || !enough || ready_.empty() || !machine_.members().empty()) return;
+  if (!opening_ || held_ || !enough || (ready_.empty() && paused_in_round_.empty()) || !machine_.members().empty()) return;
   started_ = true;
   first_commit_ns_ = last_commit_ns_ = reduce_ns_ = 0, last_rank_ = -1;
   for (const MemberPtr& member : ready_) {
@@ -201,6 +201,8 @@ void Rounds::open() {
     publisher_.member_progress(*member, 0, 0, 0);
   }
   ready_.clear();
+  for (const MemberPtr& member : paused_in_round_) machine_.admit(member->rank), taking_part_[member->rank] = member;
+  paused_in_round_.clear();
   for (std::size_t bucket = 0; bucket < machine_.buckets(); ++bucket) publisher_.bucket_arrived(bucket, 0);
   publisher_.open(static_cast<std::uint64_t>(now_ns()));
   publisher_.member_count(machine_.members().size());
@@ -213,10 +215,21 @@ void Rounds::hold(std::uint64_t closed_round) {
 }
 
 void Rounds::rejoined(const MemberPtr& member) {
-  started_ = started_ || member->state == MemberState::member;
+  const bool in_round = member->state == MemberState::paused && committed_everything(*member, open_round());
+  started_ = started_ || member->state == MemberState::member || in_round;
   publisher_.member(*member);
+  if (in_round) paused_in_round_.push_back(member);
   if (member->state == MemberState::member || member->state == MemberState::ready) ready_.push_back(member);
   open();  // who was paused may come when the rounds run again
+}
+
+bool Rounds::committed_everything(const Member& member, std::uint64_t round) const {
+  for (std::size_t bucket = 0; bucket < machine_.buckets(); ++bucket) {
+    if (member.partial && member.skips[bucket]) continue;
+    // order: relaxed, the hand-over came behind the worker's stores; what is believed is loaded again by take_commits.
+    if (load_relaxed(member.block(arena_.shape, bucket).committed) != round) return false;
+  }
+  return true;
 }
 
 void Rounds::open_again() {
@@ -254,7 +267,7 @@ void Rounds::paused(const MemberPtr& member) {
 
 void Rounds::remove(const MemberPtr& member) {
   take_last_commits(member);
-  std::erase(ready_, member);
+  std::erase(ready_, member), std::erase(paused_in_round_, member);
   member->state = MemberState::gone;
   publisher_.member(*member);
   const bool takes_part = taking_part_[member->rank] == member;

@@ -36,6 +36,8 @@ class Rounds {
 
   [[nodiscard]] std::uint64_t open_round() const noexcept { return machine_.open_round(); }
   [[nodiscard]] std::uint64_t closed_round() const noexcept { return machine_.open_round() - 1; }
+  // Has committed everything to the open round and counts there, whatever it has done since.
+  [[nodiscard]] bool counts(const Member& member) const noexcept { return taking_part_[member.rank].get() == &member && machine_.committed_all(member.rank); }
   [[nodiscard]] bool has_commits() const noexcept { return first_commit_ns_ != 0; }
   [[nodiscard]] unsigned threads() const noexcept { return reduction_.threads(); }
   [[nodiscard]] const RankSet& members() const noexcept { return machine_.members(); }
@@ -59,6 +61,7 @@ class Rounds {
   RoundRecord make_record() const;
   std::vector<double> group_weights() const;
   [[nodiscard]] std::vector<MemberPtr> members_in_order() const;
+  [[nodiscard]] bool committed_everything(const Member& member, std::uint64_t round) const;
 
   Arena& arena_;
   const ServerOptions& options_;
@@ -68,6 +71,7 @@ class Rounds {
   Reduction reduction_;
   std::array<MemberPtr, kMaxWorkers> taking_part_;  // of the open round, by rank; may be gone already if it had committed everything
   std::vector<MemberPtr> ready_;                    // to be admitted at the next opening
+  std::vector<MemberPtr> paused_in_round_;          // came back paused, after they had committed everything to the round that opens next
   bool started_ = false;                            // round 1 has opened
   bool opening_ = true;
   bool held_ = false;                               // survivors of a restart are still coming back

@@ -156,7 +156,9 @@ void Server::serve() {
 // Out of memory in the middle of a round is no end: nothing was marked done, so the next turn does it again.
 bool Server::turn() {
   try {
-    return rounds_ && rounds_->turn();
+    if (!rounds_ || !rounds_->turn()) return false;
+    if (std::exchange(closed_round_, rounds_->closed_round()) != rounds_->closed_round() && paused_counts_) refresh(true);
+    return true;
   } catch (const std::bad_alloc&) {
     const std::int64_t now = now_ns();
     if (now - complained_ns_ > kRefreshNs) complained_ns_ = now, options_.log(LogLevel::error, "out of memory in round " + format_count(rounds_->open_round()) + ": trying again");
@@ -276,19 +278,29 @@ void Server::refresh(bool now) {
 
 void Server::list_members() {
   beacon_data_.members = 0;
+  paused_counts_ = false;
   std::fill(std::begin(beacon_data_.member_ranks), std::end(beacon_data_.member_ranks), 0);
   for (std::size_t rank = 0; rank < kMaxWorkers; ++rank) {
     ListedWorker& listed = beacon_data_.listed[rank];
     listed = absent_[rank];
     // Who has not taken its slot yet is still in its attach, and begins that again with the next server.
     if (const MemberPtr& member = members_[rank]; member && member->slot) {
-      const bool takes_part = member->state == MemberState::ready || member->state == MemberState::member;
+      // A paused one too, while what it has committed waits for its round to close.
+      const bool takes_part = member->state == MemberState::ready || member->state == MemberState::member || rounds_->counts(*member);
       listed = {member->generation, member->pid_start, member->pid, takes_part ? 1u : 0u};
+      paused_counts_ = paused_counts_ || (takes_part && member->state == MemberState::paused);
     }
     if (listed.generation == 0) continue;
     ++beacon_data_.members;
     beacon_data_.member_ranks[rank / 64] |= std::uint64_t{1} << (rank % 64);
   }
+}
+
+// Before its word says so: a successor that finds that word must have waited for this worker.
+void Server::list_as_taking_part(const Member& member) {
+  list_members();
+  beacon_data_.listed[member.rank] = {member.generation, member.pid_start, member.pid, 1u};
+  static_cast<void>(beacon_->update(beacon_data_));
 }
 
 bool Server::timers_run() const noexcept {

@@ -48,6 +48,7 @@ class Server {
   [[nodiscard]] bool drained() const;
   void begin_drain();
   void refresh(bool now);
+  void list_as_taking_part(const Member& member);
   void list_members();
   [[nodiscard]] bool timers_run() const noexcept;
   void notice_gap();
@@ -77,7 +78,6 @@ class Server {
 
   // After a restart (recovery.cpp): the workers of a killed server, and from where its rounds go on.
   struct Recovery {
-    std::uint64_t floor;  // newest round that any of them has seen closed
     std::int64_t until_ns;
     std::vector<std::pair<std::uint64_t, Packet>> joins;  // by session id: newcomers wait until the survivors are back
   };
@@ -117,9 +117,12 @@ class Server {
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::array<MemberPtr, kMaxWorkers> members_;  // attached now, by rank
   std::optional<Recovery> recovery_;
+  std::uint64_t floor_ = 0;  // newest round that any survivor of a killed server has seen closed: ours begin behind it, also for newcomers
   std::array<ListedWorker, kMaxWorkers> absent_;  // of a killed server, not back yet; paused ones may come as long as they live
   std::optional<Manifest> given_layout_;          // of --layout, while the survivors may still bring theirs
   std::uint64_t next_id_ = 1;
+  std::uint64_t closed_round_ = 0;  // at the last turn
+  bool paused_counts_ = false;      // the beacon lists a paused worker as taking part, until the round closes
   std::int64_t ticked_ns_ = 0, extension_ns_ = 0, first_commit_ns_ = 0;
   std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0, complained_ns_ = 0;
   bool draining_ = false, stopped_ = false, ended_ = false;

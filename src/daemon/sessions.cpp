@@ -163,7 +163,7 @@ void Server::command(Session& session, const Packet& packet) {
     case CommandKind::allocated: allocated(session, message.value != 0); break;
     case CommandKind::ready:
     case CommandKind::resume:
-      if (!takes_part) rounds_->ready(member);
+      if (!takes_part) list_as_taking_part(*member), rounds_->ready(member);
       if (kind == CommandKind::resume) note(LogLevel::info, EventKind::resumed, member.get(), "resumed");
       break;
     case CommandKind::pause:

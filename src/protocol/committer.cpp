@@ -65,6 +65,7 @@ Status Committer::fix_weight(std::size_t group, std::uint64_t round, double aske
 
 void Committer::withdraw() noexcept {
   const std::uint64_t closed = words_.closed_round();
+  if (missing_buckets(closed + 1) == 0) return;  // complete: it counts, and a successor of a killed server must find it
   // order: relaxed (all). The server does not look at a paused worker's words; resuming goes over the socket, which orders it.
   for (std::size_t bucket = 0; bucket < own_parameters_.size(); ++bucket) {
     if (load_relaxed(block(bucket).committed) > closed) store_relaxed(block(bucket).committed, closed);

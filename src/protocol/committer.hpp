@@ -33,8 +33,8 @@ class Committer {
   [[nodiscard]] std::uint64_t committed_round() const noexcept;  // newest round with any commit; 0 = none
   [[nodiscard]] bool names(std::size_t parameter) const noexcept { return named_.empty() || named_[parameter]; }
   [[nodiscard]] bool names_any_of(std::size_t bucket) const noexcept { return own_parameters_[bucket] != 0; }
-  // After a pause: what was committed to the open round no longer stands (the server has dropped it, or counts it already), and the
-  // next round may be this one again or a much later one. Takes commit words, marks and weights back. Not beside a commit.
+  // After a pause: an incomplete commit to the open round no longer stands (the server has dropped it), and the next round may be this
+  // one again or a much later one. Takes its commit words, marks and weights back. Not beside a commit.
   void withdraw() noexcept;
   [[nodiscard]] std::size_t missing_buckets(std::uint64_t round) const noexcept;  // own buckets not yet committed to it
 
