@@ -32,7 +32,7 @@ typedef struct {
   uint64_t bucket_bytes;       /* 0 = 8 MiB */
   const char* const* groups;   /* name prefixes, or NULL */
   size_t group_count;
-  int64_t spin_ns;             /* how long the server looks for work before it sleeps; 0 = 50 us, negative = not at all */
+  int64_t spin_ns;             /* how long the server looks for work before it sleeps; 0 = 50 us, negative = not at all; at most 10 s */
   int64_t drain_ns;            /* how long stop waits for the open round to close; 0 = 5 s, negative = not at all */
   gradshm_log_t log;           /* NULL: silent */
   void* log_context;

@@ -23,6 +23,8 @@ constexpr std::int64_t kPollCheckNs = 50'000'000;
 constexpr std::int64_t kDefaultSpinNs = 20'000;
 constexpr long kServerPollNs = 10'000'000;
 
+bool passes(Status status) { return status == Status::timeout || status == Status::daemon_lost; }
+
 MemFd duplicate(UniqueFd& fd) { return MemFd(std::move(fd)); }
 
 int rank_from_environment() {
@@ -46,7 +48,7 @@ int wanted_rank(int rank) {
 
 // Spinning pays only where every member can have a CPU of its own.
 std::int64_t chosen_spin(std::int64_t asked, unsigned workers) {
-  if (asked != 0) return std::max<std::int64_t>(asked, 0);
+  if (asked != 0) return std::clamp<std::int64_t>(asked, 0, std::int64_t{1} << 60);  // sums with the clock do not overflow
   cpu_set_t cpus;
   const unsigned available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<unsigned>(CPU_COUNT(&cpus)) : 1;
   return workers < available ? kDefaultSpinNs : 0;
@@ -220,8 +222,24 @@ void Handle::send_command(CommandKind kind, std::uint32_t value, const Deadline&
 void Handle::command(CommandKind kind) {
   // The server's own time-out is added where it has to come back first.
   const std::int64_t patience_ns = words_.daemon_lives() ? 0 : view_->header().rejoin_timeout_ns;
-  send_command(kind, 0, Deadline::after(kCommandTimeoutNs + patience_ns));
-  if (kind == CommandKind::pause) worker_->committer->withdraw();
+  const Deadline deadline = Deadline::after(kCommandTimeoutNs + patience_ns);
+  const bool begins = kind == CommandKind::ready || kind == CommandKind::resume;
+  if (begins && pause_in_doubt_.load(std::memory_order_relaxed)) pause(deadline);  // order: relaxed, commands are no race partners
+  if (kind == CommandKind::pause) pause(deadline);
+  else send_command(kind, 0, deadline);
+}
+
+// A pause without an answer may still happen, and takes commits back only then: it is asked for once more before the rounds go on for
+// this worker, which changes nothing where it has happened.
+void Handle::pause(const Deadline& deadline) {
+  try {
+    send_command(CommandKind::pause, 0, deadline);
+  } catch (const Error& error) {
+    if (passes(error.status())) pause_in_doubt_.store(true, std::memory_order_relaxed);  // order: relaxed, as in command
+    throw;
+  }
+  worker_->committer->withdraw();
+  pause_in_doubt_.store(false, std::memory_order_relaxed);  // order: relaxed, as in command
 }
 
 std::uint64_t Handle::wait_admitted(const Deadline& deadline) {

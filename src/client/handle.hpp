@@ -79,6 +79,7 @@ class Handle {
   void take_slot(const Manifest& manifest, const AttachOptions& options, const Deadline& deadline);
   void send_command(CommandKind kind, std::uint32_t value, const Deadline& deadline);
   bool try_command(CommandKind kind, std::uint32_t value, const Deadline& deadline);
+  void pause(const Deadline& deadline);
   Status rejoin(const Deadline& deadline) noexcept;
   std::optional<Status> try_rejoin(const Deadline& deadline);
   void ask_successor(const Deadline& deadline);
@@ -97,10 +98,12 @@ class Handle {
   std::uint32_t commands_ = 0;
   std::atomic<std::uint64_t> bytes_copied_{0};
   std::atomic<std::int64_t> polled_ns_{0};
+  std::atomic<bool> pause_in_doubt_{false};      // it was sent, and nothing came back
   std::optional<Connection> successor_;         // a hand-over was sent there, its answer has not come yet
   std::int64_t lost_ns_ = 0;                    // when the server was seen dead; 0 = it lives. Under command_
   std::atomic<std::uint64_t> result_until_{0};  // with result_pending_: the newest round that the old result holds
   std::atomic<bool> result_pending_{false};
+  std::mutex result_mutex_;                     // held for the switch to another result only, never over a wait for the server
   mutable std::mutex refusal_mutex_;
   std::string refusal_;
   unsigned fork_epoch_;

@@ -54,12 +54,10 @@ Status Handle::rejoin(const Deadline& deadline) noexcept {
       if (deadline.passed()) return Status::timeout;
       pause_for(std::min(pause_ns, deadline.remaining_ns()));
     }
-  } catch (const Error& error) {
-    return refused(error);
   } catch (const std::bad_alloc&) {
     return Status::no_memory;
-  } catch (const std::exception& error) {
-    return refused(Error(Status::internal, error.what()));
+  } catch (const std::exception&) {
+    return Status::internal;
   }
 }
 
@@ -77,8 +75,12 @@ std::optional<Status> Handle::try_rejoin(const Deadline& deadline) {
     take_successor(await_packet(successor_->socket.get(), attempt));
     return Status::ok;
   } catch (const Error& error) {
-    if (!passes(error.status())) throw;
+    if (!passes(error.status())) return refused(error);
     if (error.status() != Status::timeout) successor_.reset();  // a hand-over that was sent is never given up, only its answer awaited later
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return refused(Error(Status::internal, error.what()));
   }
   if (now - lost_ns_ >= view_->header().rejoin_timeout_ns) return Status::daemon_lost;
   return std::nullopt;
@@ -99,12 +101,14 @@ void Handle::take_successor(const Packet& answer) {
   const auto reply = parse<RejoinOk>(answer, 2);
   const std::uint64_t closed = words_.closed_round();  // of the killed server
   const auto take = [&](std::size_t i) { return MemFd(UniqueFd(fcntl(answer.fds[i].get(), F_DUPFD_CLOEXEC, 0))); };
+  std::unique_lock result(result_mutex_);
   // A round that the server before this one closed, and that no wait has shown yet: its result would be lost with the switch.
-  if (result_pending_.load(std::memory_order_relaxed) && closed > result_until_.load(std::memory_order_relaxed))  // order: relaxed (both), under command_
+  if (result_pending_.load(std::memory_order_relaxed) && closed > result_until_.load(std::memory_order_relaxed))  // order: relaxed (both), under the lock
     view_->adopt_result();
   view_->adopt(take(0), take(1), reply.incarnation);
   result_until_.store(closed, std::memory_order_relaxed);    // order: relaxed, released by result_pending_
   result_pending_.store(true, std::memory_order_release);    // order: release, pairs with show_newest_result's acquire
+  result.unlock();
   replace_descriptor(connection_.daemon_pidfd, successor_->daemon_pidfd);
   replace_descriptor(connection_.socket, successor_->socket);
   connection_.incarnation = reply.incarnation, connection_.daemon_pid = successor_->daemon_pid;
@@ -114,12 +118,12 @@ void Handle::take_successor(const Packet& answer) {
   [[maybe_unused]] const ssize_t written = write(worker_->doorbell.get(), &one, sizeof one);
 }
 
+// Under command_.
 Status Handle::refused(const Error& error) {
   {
     const std::lock_guard lock(refusal_mutex_);
     refusal_ = std::string("the server '") + instance_ + "' was killed, and its successor refuses this worker: " + error.what();
   }
-  const std::lock_guard lock(command_);
   successor_.reset();
   if (error.status() == Status::evicted) view_->show_eviction(worker_->rank);
   return error.status();
@@ -130,7 +134,7 @@ void Handle::show_newest_result(std::uint64_t round) noexcept {
   if (!result_pending_.load(std::memory_order_acquire)) return;         // order: acquire, pairs with take_successor's release
   if (round <= result_until_.load(std::memory_order_relaxed)) return;  // order: relaxed, acquired above
   try {
-    const std::lock_guard lock(command_);
+    const std::lock_guard lock(result_mutex_);
     if (!result_pending_.load(std::memory_order_relaxed)) return;  // order: relaxed, under the lock
     view_->adopt_result();
     result_pending_.store(false, std::memory_order_release);  // order: release, pairs with the acquire above in other threads

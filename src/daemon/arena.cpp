@@ -75,6 +75,8 @@ void check_options(const ServerOptions& options) {
     throw Error(Status::invalid, "round-deadline takes a time above 0, or 0 for none");
   if (options.rejoin_timeout_ns < 0 || options.rejoin_timeout_ns > kMaxDeadlineNs)
     throw Error(Status::invalid, "rejoin-timeout takes a time of 0 or more");
+  constexpr std::int64_t kMaxSpinNs = 10'000'000'000;
+  if (options.spin_ns > kMaxSpinNs) throw Error(Status::invalid, "spin takes at most 10 s, not " + format_seconds(options.spin_ns) + ": while it lasts the server keeps a CPU busy");
   if (options.op > Op::weighted_mean) throw Error(Status::invalid, "op takes sum, mean or weighted-mean");
 }
 

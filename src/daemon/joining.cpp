@@ -101,7 +101,7 @@ unsigned Server::choose_rank(int wanted) {
   return static_cast<unsigned>(std::find(taken.begin(), taken.end(), false) - taken.begin());
 }
 
-// What evicted workers hold counts until they detach or end, so that a loop of evictions and attaches cannot take all memory.
+// What workers hold that were evicted, or left and did not detach, counts until they detach or end, so that a loop of those and attaches cannot take all memory.
 void Server::check_budget() {
   const std::uint64_t slot = arena_->shape.total;
   const std::uint64_t budget = options_.memory_budget != 0 ? options_.memory_budget : checked_mul(slot, 2 * options_.max_workers).value_or(UINT64_MAX);
@@ -112,8 +112,8 @@ void Server::check_budget() {
   const std::uint64_t wanted = checked_mul(slot, workers).value_or(UINT64_MAX);
   if (wanted <= budget && held <= budget - wanted) return;
   throw Error(Status::no_space, "the memory budget of '" + options_.name + "' is " + format_count(budget) + " bytes: " + plural(workers, "slot") + " with this one take " +
-                                    format_count(wanted) + ", evicted workers that live on hold " + format_count(held) +
-                                    ": detach evicted handles, or start gradshmd with a larger --memory-budget");
+                                    format_count(wanted) + ", left and evicted workers that live on hold " + format_count(held) +
+                                    ": detach their handles, or start gradshmd with a larger --memory-budget");
 }
 
 void Server::hold_join(Session& session, const Packet& packet) {

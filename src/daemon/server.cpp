@@ -143,14 +143,18 @@ void Server::serve() {
   refresh(true);
   while (!stopped_) {
     if (!look_for_work() && !(draining_ && drained())) sleep();  // the stop may have come in that look: no event would end the sleep
-    notice_gap();
-    enforce_deadline();
-    if (recovery_) tend_recovery();
-    refresh(false);
+    tick();
     if (!draining_) continue;
     while (turn()) {}  // commits that came together with the stop count
     if (drained()) stopped_ = true;
   }
+}
+
+void Server::tick() {
+  notice_gap();
+  enforce_deadline();
+  if (recovery_) tend_recovery();
+  refresh(false);
 }
 
 // Out of memory in the middle of a round is no end: nothing was marked done, so the next turn does it again.
@@ -174,13 +178,14 @@ bool Server::look_for_work() {
     quiet_since = now_ns();
     if (stopped_ || draining_) return true;
   }
-  while (rounds_ && now_ns() - quiet_since < options_.spin_ns) {
+  while (rounds_ && !draining_ && now_ns() - quiet_since < options_.spin_ns) {
     for (int i = 0; i < kSpinsPerLook; ++i) {
       if (turn()) return true;
       cpu_relax();
     }
     dispatch(0);
     if (stopped_) return true;
+    if (now_ns() - ticked_ns_ >= kTimerTickNs) tick();  // a spin may be longer than a deadline, and is no gap
   }
   return false;
 }

@@ -37,6 +37,7 @@ class Server {
  private:
   enum class Source : std::uint8_t { listener, stop, socket, pidfd, doorbell };
   void serve();
+  void tick();
   void end() noexcept;  // tells the workers, removes what it made
   void watch(int fd, Source source, std::uint64_t id, std::uint32_t events);
   void unwatch(const UniqueFd& fd) noexcept;

@@ -21,7 +21,7 @@ struct Session {
   unsigned uid = 0;
   bool greeted = false;
   MemberPtr member;    // after join
-  std::uint64_t held_bytes = 0;  // evicted: the slot that its process may still have mapped. Its end, or end of file, frees it
+  std::uint64_t held_bytes = 0;  // evicted or left: the slot that its process may still have mapped. Its end, or end of file, frees it
 
   // Waits up to that long for it.
   [[nodiscard]] bool process_ended(int timeout_ms) const noexcept;

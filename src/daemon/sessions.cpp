@@ -153,7 +153,7 @@ std::string Server::ranks_text() const {
 
 void Server::command(Session& session, const Packet& packet) {
   const auto message = parse<Command>(packet);
-  if (!session.member && session.held_bytes != 0) throw Error(Status::evicted, "this worker was evicted: detach and attach again");
+  if (!session.member && session.held_bytes != 0) throw Error(Status::evicted, "this worker has left or was evicted: detach and attach again");
   if (!session.member) throw Error(Status::corrupt, "a command of a connection that has not joined");
   const MemberPtr member = session.member;
   const auto kind = static_cast<CommandKind>(message.kind);
@@ -169,7 +169,7 @@ void Server::command(Session& session, const Packet& packet) {
     case CommandKind::pause:
       if (member->state != MemberState::paused) rounds_->paused(member), note(LogLevel::info, EventKind::paused, member.get(), "paused");
       break;
-    case CommandKind::leave: forget_member(member, EventKind::left, "left"), session.member = nullptr; break;
+    case CommandKind::leave: forget_member(member, EventKind::left, "left"), session.member = nullptr, session.held_bytes = arena_->shape.total; break;
     default: throw Error(Status::corrupt, "an unknown command");
   }
   refresh(true);  // before the answer: a successor must know who takes part
@@ -206,6 +206,7 @@ void Server::evict(Session& session, const std::string& why, bool keep_connectio
 void Server::end_session(Session& session, EventKind how, const std::string& why) {
   const MemberPtr member = session.member;
   unwatch(session.socket), unwatch(session.pidfd);
+  if (recovery_) std::erase_if(recovery_->joins, [&](const auto& held) { return held.first == session.id; });
   sessions_.erase(session.id);
   if (member) forget_member(member, how, why);
 }

@@ -80,25 +80,32 @@ Status WorkerWords::sleep_until(Condition&& condition, const Deadline& deadline)
     // order: seq_cst, pairs with Publisher::turn_futex: a change after this load makes the futex call return at once.
     const std::uint32_t seen = load_seq_cst(parts_.control->wake_seq);
     if (const Status status = condition(); status != Status::not_closed) return status;
-    if (deadline.passed()) return Status::timeout;
-    if (!daemon_lives()) {
+    if (!daemon_lives()) {  // before the time-out: a loop of waits without any time must learn it, too
       // It may have closed the round and then died: its last word counts.
       const Status last = condition();
       return last == Status::not_closed ? Status::daemon_lost : last;
     }
+    if (deadline.passed()) return Status::timeout;
     futex_wait(parts_.control->wake_seq, seen, std::clamp<std::int64_t>(deadline.remaining_ns(), 1, slice_ns));
   }
 }
 
 Status WorkerWords::wait(std::uint64_t round, const Deadline& deadline) const noexcept {
   const std::int64_t spin_until = parts_.spin_ns > 0 ? now_ns() + parts_.spin_ns : 0;
-  do {
+  std::int64_t asked_ns = spin_until - parts_.spin_ns;
+  while (true) {
     for (int i = 0; i < 64; ++i) {
       if (const Status status = look(round); status != Status::not_closed) return status;
       if (spin_until == 0) break;
       cpu_relax();
     }
-  } while (spin_until != 0 && now_ns() < spin_until && !deadline.passed());
+    if (spin_until == 0 || deadline.passed()) break;
+    const std::int64_t now = now_ns();
+    if (now >= spin_until) break;
+    if (now - asked_ns < kSliceNs) continue;
+    asked_ns = now;
+    if (!daemon_lives()) break;  // sleep_until says so
+  }
   // order: seq_cst, pairs with Member::sleeps: either the server sees that we wait, or we see what it has stored (Dekker).
   if (parts_.slot != nullptr) add_seq_cst(parts_.slot->waiting, 1);
   const Status status = sleep_until([&] { return look(round); }, deadline);

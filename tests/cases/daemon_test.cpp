@@ -134,6 +134,21 @@ TEST_CASE("an answer that comes after its command has timed out is not taken for
   CHECK(worker.wait() == 0);
 }
 
+TEST_CASE("what was committed before a pause that timed out is not counted after the resume") {
+  DaemonProcess daemon;
+  Child worker([&] {
+    Worker attached = Worker::attach(daemon.name(), two_buckets(), {.rank = 0});
+    if (attached.commit_bucket(0).status() != Outcome::ok) return 1;
+    ::kill(daemon.pid(), SIGSTOP);
+    if (gradshm_pause(attached.get()) != GRADSHM_TIMEOUT) return 2;
+    ::kill(daemon.pid(), SIGCONT);
+    attached.resume();
+    if (attached.wait_admitted(30s) == 0) return 3;
+    return attached.commit_bucket(0).status() == Outcome::ok ? 0 : 4;
+  });
+  CHECK(worker.wait() == 0);
+}
+
 TEST_CASE("attach keeps its time-out when the server is stopped in the middle of it") {
   DaemonProcess daemon({"--expect", "2"});
   daemon.signal(SIGSTOP);

@@ -192,6 +192,18 @@ TEST_CASE("what was committed before the kill counts after it, and a newcomer wa
   CHECK(newcomer.wait() == 0);
 }
 
+TEST_CASE("newcomers that give up while the survivors are waited for leave no descriptors behind") {
+  const std::vector<std::string> options{"--op", "sum", "--expect", "2"};
+  DaemonProcess daemon(options);
+  std::vector<Worker> workers = attach_all(daemon.name(), one_vector(16), 2);
+  REQUIRE(step_all(workers));
+  daemon.restart(options);
+  const std::size_t before = descriptors(daemon.pid());
+  for (int i = 0; i < 8; ++i)
+    CHECK_THROWS_AS(static_cast<void>(Worker::attach(daemon.name(), one_vector(16), {.rank = 5, .timeout = 50ms})), Error);
+  CHECK(eventually([&] { return descriptors(daemon.pid()) == before; }));
+}
+
 TEST_CASE("a result stays what it was until the wait for the next round returns") {
   DaemonProcess daemon({"--op", "sum"});
   Worker worker = attach(daemon.name(), one_vector(1024), 0);

@@ -29,6 +29,16 @@ TEST_CASE("who has not committed by the deadline is evicted, and the round close
   check_exact_round({&team[0], &team[1]});
 }
 
+TEST_CASE("the deadline holds while the server spins") {
+  auto options = with_deadline(2, 100ms);
+  options.spin_ns = 10'000'000'000;
+  Team team(floats(1), options);
+  fill_all(team[0], 1);
+  CHECK(commit(team[0]) == Outcome::ok);
+  CHECK(wait_for(team[0]) == Outcome::ok);
+  CHECK(commit(team[1]) == Outcome::evicted);
+}
+
 TEST_CASE("a worker that committed some of its buckets is evicted from all of them") {
   Team team(floats(3), with_deadline(2, 1s, kOneEach));
   fill_all(team[0], 1), fill_all(team[1], 10);
@@ -119,6 +129,36 @@ TEST_CASE("evicted workers that live on hold memory up to the budget, and detach
   evicted.clear();
   Worker next = Worker::attach(server.name(), layout, {.rank = 1, .wait_for_admission = false});
   CHECK(next.rank() == 1);
+}
+
+TEST_CASE("workers that have left but not detached hold memory up to the budget, too") {
+  auto options = summing(1);
+  Layout layout = floats(1, 4096);
+  options.memory_budget = 4 * (16384 + 8192);  // of four slots, headers included
+  ServerThread server(options);
+  std::vector<Worker> left;
+  Failure refusal;
+  for (int i = 0; i < 8 && refusal.code == 0; ++i) {
+    refusal = failure_of([&] {
+      left.push_back(Worker::attach(server.name(), layout));
+      left.back().leave();
+    });
+  }
+  CHECK(refusal.code == GRADSHM_NO_SPACE);
+  CHECK(refusal.says("left and evicted workers that live on hold"));
+  CHECK(left.size() == 4);
+  left.clear();
+  CHECK(Worker::attach(server.name(), layout).rank() == 0);
+}
+
+TEST_CASE("a spin of more than 10 s is refused") {
+  auto options = summing(1);
+  options.size = sizeof options;
+  options.name = "never";
+  options.spin_ns = 10'000'000'001;
+  gradshm_server_t* server = nullptr;
+  CHECK(gradshm_server_create(&options, &server) == GRADSHM_INVALID);
+  CHECK(std::string(gradshm_server_last_error()).find("spin takes at most 10 s") != std::string::npos);
 }
 
 TEST_CASE("times that make no sense are refused") {

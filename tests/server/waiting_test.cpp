@@ -88,6 +88,38 @@ TEST_CASE("spinning or not, waits answer the same") {
   CHECK(workers[1].wait(0, 10ms) == Outcome::timeout);
 }
 
+TEST_CASE("waits without any time learn that the server is gone") {
+  auto options = expecting(2);
+  options.drain_ns = -1;
+  Team team(floats(1), options);
+  CHECK(commit(team[0]) == Outcome::ok);
+  Worker newcomer = Worker::attach(team.server.name(), floats(1), unadmitted());
+  Observer observer = Observer::observe(team.server.name());
+  CHECK(team[0].wait(1, 0ns) == Outcome::timeout);
+  CHECK(gradshm_wait(observer.get(), 1, 0) == GRADSHM_TIMEOUT);
+  CHECK(gradshm_wait_admitted(newcomer.get(), 0, nullptr) == GRADSHM_TIMEOUT);
+  team.server.stop();
+  CHECK(team[0].wait(1, 0ns) == Outcome::daemon_lost);
+  CHECK(gradshm_wait(observer.get(), 1, 0) == GRADSHM_DAEMON_LOST);
+  CHECK(gradshm_wait_admitted(newcomer.get(), 0, nullptr) == GRADSHM_DAEMON_LOST);
+}
+
+// It would spin for the rest of the runner's patience.
+TEST_CASE("a worker that spins for ever learns that the server is gone") {
+  auto options = expecting(2);
+  options.drain_ns = -1;
+  ServerThread server(options);
+  AttachOptions spinning = unadmitted();
+  spinning.spin = 1h;
+  Worker worker = Worker::attach(server.name(), floats(1), spinning), other = Worker::attach(server.name(), floats(1), unadmitted());
+  CHECK(worker.wait_admitted(kLong) == 1);
+  CHECK(commit(worker) == Outcome::ok);
+  std::thread waiter([&] { CHECK(worker.wait(1, std::chrono::nanoseconds(-1)) == Outcome::daemon_lost); });
+  nap();
+  server.stop();
+  waiter.join();
+}
+
 TEST_CASE("a server that never spins loses no commit") {
   auto options = summing(2, kOneEach);
   options.spin_ns = -1;
