@@ -70,7 +70,7 @@ std::string state_sentence(const Snapshot& snapshot) {
   if (snapshot.state == core::ServerState::stopped) return "the server has stopped; " + round + " will not close";
   if (!snapshot.daemon_alive)
     return dead_for(snapshot.taken_ns, snapshot.progress_ns) + ": the server (pid " + std::to_string(snapshot.daemon_pid) + ") was killed; " + round +
-           " waits for a new one; " + what_to_do(snapshot.instance);
+           " waits for a new one; " + what_to_do(snapshot.instance, core::op_name(snapshot.op));
   const std::size_t members = members_of_open_round(snapshot);
   if (members == 0) return opening_sentence(snapshot);
   const auto late = late_members(snapshot);
@@ -93,8 +93,10 @@ Rates rates_of(const Snapshot& snapshot) {
 
 std::string dead_for(std::uint64_t now_ns, std::uint64_t progress_ns) { return "DEAD " + format_duration(elapsed_ns(now_ns, progress_ns)); }
 
-std::string what_to_do(const std::string& instance) {
-  return "restart it under the same name: gradshmd --name " + core::escape(instance) + " (workers rejoin within their rejoin time-out)";
+std::string what_to_do(const std::string& instance, const std::string& op) {
+  const std::string command = "gradshmd --name " + core::escape(instance);
+  const std::string options = op.empty() ? command + ", with the --op and other options that it had" : command + " --op " + op + ", with the other options that it had";
+  return "restart it under the same name with the same options: " + options + " (workers rejoin within their rejoin time-out)";
 }
 
 std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) {

@@ -29,7 +29,8 @@ struct Rates {
 // A server that is not there any more, or not ready yet, by what its beacon says.
 [[nodiscard]] std::string dead_for(std::uint64_t now_ns, std::uint64_t progress_ns);  // "DEAD 12 s": since its last sign of life
 [[nodiscard]] std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns);
-[[nodiscard]] std::string what_to_do(const std::string& instance);
+// `op`: the dead server's, as --op takes it; "" = unknown: the beacon does not say.
+[[nodiscard]] std::string what_to_do(const std::string& instance, const std::string& op = "");
 [[nodiscard]] std::string waiting_sentence(const std::string& instance);
 
 }  // namespace gradshm::tools

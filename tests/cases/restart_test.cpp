@@ -241,7 +241,7 @@ TEST_CASE("a restart with another layout, operation or bucket size is refused, i
   };
   const Try tries[] = {
       {{"--layout", scratch.path() + "/other.tsv"}, Outcome::layout_mismatch, "'v'"},
-      {{"--op", "sum"}, Outcome::incompatible, "another --op than this one (sum)"},
+      {{"--op", "sum"}, Outcome::incompatible, "had --op mean, another --op than this one (sum): restart it with the same options"},
   };
   for (const Try& attempt : tries) {
     DaemonProcess daemon({"--op", "mean"});

@@ -79,8 +79,8 @@ TEST_CASE("a dead server is DEAD, a stopped one has stopped") {
   CHECK_FALSE(is_over(snapshot));
   snapshot.daemon_alive = false;
   CHECK(is_over(snapshot));
-  CHECK(state_sentence(snapshot) == "DEAD 500 ms: the server (pid 4700) was killed; round 812 waits for a new one; restart it under the same name: gradshmd --name default (workers rejoin "
-        "within their rejoin time-out)");
+  CHECK(state_sentence(snapshot) == "DEAD 500 ms: the server (pid 4700) was killed; round 812 waits for a new one; restart it under the same name with the same "
+        "options: gradshmd --name default --op mean, with the other options that it had (workers rejoin within their rejoin time-out)");
   snapshot.state = ServerState::stopped;
   CHECK(state_sentence(snapshot) == "the server has stopped; round 812 will not close");
 }
@@ -119,6 +119,7 @@ TEST_CASE("a beacon tells of a dead server") {
   beacon.progress_ns = kTaken - 12 * kSecond;
   CHECK(dead_sentence(beacon, kTaken) ==
         "DEAD 12 s: the server (pid 4700) was killed; its last beacon: round 811 closed, 5 workers (ranks 0-3,7), 62 parameters, 87.2 MB a slot");
+  CHECK(what_to_do("default").find("gradshmd --name default, with the --op and other options that it had (") != std::string::npos);
   beacon.member_ranks[0] = 1;
   CHECK(dead_sentence(beacon, kTaken).find("1 worker (rank 0), ") != std::string::npos);
   beacon.member_ranks[0] = 0;
