@@ -88,7 +88,7 @@ class Top {
 
   [[nodiscard]] Seen show(const core::BeaconData& beacon, bool alive) const {
     const auto now = static_cast<std::uint64_t>(core::now_ns());
-    const std::string waiting = "gradshm: " + waiting_sentence(options_.instance);
+    const std::string waiting = "gradshm: " + waiting_sentence(beacon);
     const bool written = options_.json ? write_out(to_line(beacon_document(beacon, alive, now)))
                                        : screen_.show(alive ? wrap_words(waiting, screen_.view().width) : render_dead(beacon, now, screen_.view()));
     return !written ? Seen::reader_left : alive ? Seen::running : Seen::dead;
