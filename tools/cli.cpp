@@ -18,7 +18,7 @@ Examples:
   gradshm run --help                  more about one command
 
 Exit codes: 0 done, 1 bad options or another error, 2 no such instance, file or parameter, 3 the server is dead,
-4 another version of gradshm, 5 malformed layout file; of `gradshm run` and `gradshm doctor` see there.)";
+4 another version of gradshm, 5 malformed layout file, 6 the layouts differ (layout diff); of `gradshm run` and `gradshm doctor` see there.)";
 
 // CLI11 would take options of the workers' command for ours, so what stands behind "--" never reaches it.
 int split_command(int argc, char** argv, gradshm::tools::Invocation& invocation) {

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "cli.hpp"
+#include "cli_beacon.hpp"
 #include "client/handle.hpp"
 #include "client/slot_view.hpp"
 #include "client/snapshot.hpp"
@@ -55,7 +56,8 @@ std::unique_ptr<core::Handle> observe(const std::string& instance, const core::D
     return core::Handle::observe(instance, deadline);
   } catch (const core::Error& error) {
     const auto beacon = core::read_beacon(geteuid(), instance);
-    if (error.status() != core::Status::no_server || !beacon || core::is_alive(*beacon)) throw;
+    if (error.status() != core::Status::no_server) throw;
+    if (!beacon || core::is_alive(*beacon)) throw explain_absence(instance, error);
     throw core::Error(core::Status::daemon_lost, "the server '" + instance + "' is dead (pid " + std::to_string(beacon->pid) +
                                                      "), and its result with it; `gradshm-top " + instance + " --once` shows its last beacon");
   }

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "cli.hpp"
+#include "cli_beacon.hpp"
 #include "cli_layout_text.hpp"
 #include "client/snapshot.hpp"
 #include "memory/rundir.hpp"
@@ -23,7 +24,8 @@ Examples:
   gradshm layout show default
   gradshm layout show model.safetensors --tsv > model.tsv
 
-Exit codes: 0 done, 1 bad options, 2 no such instance or file, 4 another version of gradshm, 5 malformed file.)";
+Exit codes: 0 done, 1 bad options, 2 no such instance or file, 3 the server is dead, 4 another version of
+gradshm, 5 malformed file.)";
 
 constexpr const char* kCheckFooter = R"(
 Exit codes: 0 it is a layout, 1 bad options or no permission, 2 no such file, 5 malformed.)";
@@ -35,7 +37,8 @@ A and B: a name without '/' and '.' is an instance first, then a file; any other
 Example:
   gradshm layout diff default my.tsv
 
-Exit codes: 0 the same, 1 bad options, 2 no such instance or file, 5 malformed file, 6 they differ.)";
+Exit codes: 0 the same, 1 bad options, 2 no such instance or file, 3 the server is dead, 4 another version of
+gradshm, 5 malformed file, 6 they differ.)";
 
 constexpr const char* kFooter = R"(
 Examples:
@@ -80,7 +83,8 @@ core::Layout find_layout(const std::string& source) {
     const bool runs = error.status() != core::Status::no_server && error.status() != core::Status::daemon_lost;
     if (runs) throw;
     if (!file_first && is_there(source)) return layout_of_file(source);
-    throw core::Error(error.status(), neither + error.what());
+    const core::Error explained = explain_absence(source, error);
+    throw core::Error(explained.status(), neither + explained.what());
   }
 }
 

@@ -8,13 +8,14 @@
 #include "cli_beacon.hpp"
 #include "cli_table.hpp"
 #include "cli_text.hpp"
+#include "memory/rundir.hpp"
 
 namespace gradshm::tools {
 namespace {
 
 constexpr const char* kFooter = R"(
 Lists the living servers of this user, and dead ones that were killed before they could clean up (--clean removes
-what they left, and so does the next server of that name). Rounds are up to a second old. JSON: see docs/json.md.
+what they left: beacon, socket and lock; so does the next server of that name). Rounds are up to a second old. JSON: see docs/json.md.
 
 Exit codes: 0 done (also if there is none), 1 bad options.)";
 
@@ -47,10 +48,18 @@ int list_instances(bool json) {
   return kOk;
 }
 
+// Beacon, socket, lock and directory; nothing while another server has the lock, be it one that only starts.
+bool remove_remains(const core::BeaconData& dead) {
+  const std::string socket = text_of(dead.socket_path), tail = "/" + text_of(dead.name) + "/sock";
+  const auto remove_its_beacon = [&] { return core::remove_beacon(dead); };
+  if (!socket.ends_with(tail)) return remove_its_beacon();
+  return core::remove_abandoned(socket.substr(0, socket.rfind('/')), remove_its_beacon);
+}
+
 int clean() {
   std::string lines;
   for (const core::BeaconData& beacon : core::list_beacons(geteuid()))
-    if (!core::is_alive(beacon) && core::remove_beacon(beacon))
+    if (!core::is_alive(beacon) && remove_remains(beacon))
       lines += "removed " + core::escape(text_of(beacon.name)) + " (pid " + std::to_string(beacon.pid) + ", " + core::escape(text_of(beacon.socket_path)) + ")\n";
   (void)write_out(lines.empty() ? "nothing to remove: no server of uid " + std::to_string(geteuid()) + " is dead\n" : lines);
   return kOk;

@@ -19,8 +19,10 @@ Starts gradshmd (the one beside this program, else in PATH, or $GRADSHM_DAEMON),
 GRADSHM_DIR, GRADSHM_INSTANCE, GRADSHM_RANK (0 to N-1) and GRADSHM_WORLD_SIZE set, waits for all of them and
 stops the server. Rank 0 reads stdin, the others /dev/null. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
 passed on; a second SIGINT kills the workers that are still there 5 s later. If this program is killed, workers
-and server get SIGTERM; a server started with --embedded dies with it, and the next one of its name tidies up. A worker that fails is named at once. If one fails before round 1 has opened, and too few are
-left to open it, the others get SIGTERM (and SIGKILL 5 s later): they would wait for ever.
+and server get SIGTERM; a server started with --embedded dies with it, and the next one of its name tidies up. If
+the server is killed, the command that starts a new one for the workers is printed. A worker that fails is named at
+once. If one fails before round 1 has opened, and too few are left to open it, the others get SIGTERM (and SIGKILL
+5 s later): they would wait for ever.
 
 Examples:
   gradshm run -n 4 -- ./train

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <system_error>
 
 #include "base/clock.hpp"
@@ -22,6 +23,16 @@ namespace {
 
 constexpr std::int64_t kReadyNs = 30'000'000'000;
 constexpr int kLookMs = 5, kStopMs = 10'000;
+constexpr std::string_view kRejoin = "--rejoin-timeout=";
+
+// As a shell reads it back.
+std::string shell_word(const std::string& text) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
 
 // $GRADSHM_DAEMON, else beside this program, else in PATH.
 std::string find_gradshmd() {
@@ -48,7 +59,7 @@ Child start_gradshmd(const std::vector<std::string>& options) {
 }  // namespace
 
 ServerProcess::ServerProcess(const std::string& instance, const std::vector<std::string>& options, const Signals& signals)
-    : RunServer(instance), child_(start_gradshmd(options)) {
+    : RunServer(instance), options_(options), child_(start_gradshmd(options)) {
   try {
     wait_until_ready(signals);
   } catch (...) {
@@ -68,7 +79,7 @@ void ServerProcess::wait_until_ready(const Signals& signals) {
     if (const auto signal = signals.next(); signal && asks_to_end(*signal)) throw ServerFailed("ended by a signal while the server started", 128 + signal->number);
     if (events[0].revents == 0) continue;
     const auto ending = wait_for(child_, -1);
-    ended_ = true;
+    ended_ = true, killed_ = ending && ending->signal != 0;
     throw ServerFailed("the server ended before it was ready: " + describe(ending.value_or(Ending{})), kNoServer);
   }
   throw ServerFailed("the server (pid " + std::to_string(child_.pid) + ") is not ready after 30 s", kNoServer);
@@ -87,20 +98,38 @@ bool RunServer::waits_for_round_1() const {
 void ServerProcess::note_end() {
   if (ended_) return;
   if (const auto ending = wait_for(child_, 0)) {
-    ended_ = true;
+    ended_ = true, killed_ = ending->signal != 0;
     std::fprintf(stderr, "gradshm run: the server (pid %d) ended before its workers: %s\n", child_.pid, describe(*ending).c_str());
-    sweep();
+    if (killed_) advise();
+    else sweep();
   }
+}
+
+// The command has what the server was started with, but for its log level.
+void ServerProcess::advise() const {
+  std::string command = core::run_directory_is_chosen() ? "GRADSHM_DIR=" + shell_word(core::run_directory()) + " " : "";
+  command += shell_word(find_gradshmd());
+  std::string seconds = "30";  // gradshmd's default
+  for (const std::string& option : options_) {
+    if (option.starts_with(kRejoin)) seconds = option.substr(kRejoin.size());
+    if (!option.starts_with("--log-level=")) command += " " + shell_word(option);
+  }
+  if (std::strtod(seconds.c_str(), nullptr) > 0)
+    std::fprintf(stderr, "gradshm run: the workers look for a new one for %s s; this starts it: %s\n", seconds.c_str(), command.c_str());
 }
 
 ServerProcess::~ServerProcess() { stop(); }
 
 void ServerProcess::stop() {
+  if (killed_) sweep();
   if (ended_) return;
   ended_ = true;
   kill(child_.pid, SIGTERM);
   kill(child_.pid, SIGCONT);  // it may be stopped
-  if (wait_for(child_, kStopMs)) return;
+  if (const auto ending = wait_for(child_, kStopMs)) {
+    if (ending->signal != 0) sweep();  // it was killed when we were about to ask
+    return;
+  }
   std::fprintf(stderr, "gradshm run: the server (pid %d) does not end: killing it\n", child_.pid);
   kill(child_.pid, SIGKILL);
   (void)wait_for(child_, -1);

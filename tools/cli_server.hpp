@@ -49,10 +49,13 @@ class ServerProcess : public RunServer {
 
  private:
   void wait_until_ready(const Signals& signals);
+  void advise() const;
   void sweep() const;
   void stop();  // SIGTERM, and SIGKILL if that does not help within 10 s
 
+  std::vector<std::string> options_;
   Child child_;
+  bool killed_ = false;  // its workers look for another one by the beacon that it left
 };
 
 class EmbeddedServer : public RunServer {

@@ -134,7 +134,7 @@ Finding check_instances(const Facts& facts) {
   if (!dead.empty()) found += "; dead: " + joined_with(dead, ", ");
   if (same) return {Verdict::warn, "instances", found, "a second server '" + facts.instance + "' would be refused: use that one, stop it, or choose another --name"};
   if (!dead.empty())
-    return {Verdict::warn, "instances", found, "restart a dead one under its name (gradshmd --name NAME), or remove what it left: gradshm ls --clean"};
+    return {Verdict::warn, "instances", found, "restart a dead one under its name with the same --op and other options (gradshmd --name NAME --op ...), or remove what it left: gradshm ls --clean"};
   return {Verdict::ok, "instances", found, ""};
 }
 

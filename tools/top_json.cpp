@@ -41,6 +41,7 @@ ordered_json layout_json(const Snapshot& snapshot, const core::Layout& layout) {
 ordered_json open_json(const Snapshot& snapshot) {
   ordered_json waiting_for = ordered_json::array();
   for (const core::MemberSnapshot* member : late_members(snapshot)) waiting_for.push_back(member->rank);
+  for (const core::AwaitedWorker& worker : snapshot.awaited) waiting_for.push_back(worker.rank);
   const Rates rates = rates_of(snapshot);
   return {{"closed_round", snapshot.closed_round},
           {"open_round", snapshot.closed_round + 1},
@@ -142,7 +143,7 @@ ordered_json beacon_document(const core::BeaconData& beacon, bool alive, std::ui
           {"instance", core::escape(name)},
           {"taken_ns", now_ns},
           {"silent_ns", elapsed_ns(now_ns, beacon.progress_ns)},
-          {"sentence", alive ? waiting_sentence(name) : dead_sentence(beacon, now_ns) + "; " + what_to_do(name)},
+          {"sentence", alive ? waiting_sentence(beacon) : dead_sentence(beacon, now_ns) + "; " + what_to_do(name)},
           {"beacon", beacon_json(beacon, alive)}};
 }
 

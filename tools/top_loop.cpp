@@ -88,7 +88,7 @@ class Top {
 
   [[nodiscard]] Seen show(const core::BeaconData& beacon, bool alive) const {
     const auto now = static_cast<std::uint64_t>(core::now_ns());
-    const std::string waiting = "gradshm: " + waiting_sentence(options_.instance);
+    const std::string waiting = "gradshm: " + waiting_sentence(beacon);
     const bool written = options_.json ? write_out(to_line(beacon_document(beacon, alive, now)))
                                        : screen_.show(alive ? wrap_words(waiting, screen_.view().width) : render_dead(beacon, now, screen_.view()));
     return !written ? Seen::reader_left : alive ? Seen::running : Seen::dead;
@@ -116,16 +116,6 @@ class Top {
   bool is_dead_ = false;  // what watcher_ looks at
 };
 
-// One that runs elsewhere says where.
-[[noreturn]] void explain_absence(const TopOptions& options, const core::Error& error) {
-  auto beacon = core::read_beacon(geteuid(), options.instance);
-  for (const core::BeaconData& other : core::list_beacons(geteuid()))
-    if (!beacon && text_of(other.name) == options.instance && core::is_alive(other)) beacon = other;
-  if (!beacon) throw error;
-  throw core::Error(error.status(), std::string(error.what()) + "\n(pid " + std::to_string(beacon->pid) + " runs under that name, with its socket at " +
-                                        core::escape(text_of(beacon->socket_path)) + ": is GRADSHM_DIR the same?)");
-}
-
 }  // namespace
 
 int watch(const TopOptions& options) {
@@ -137,7 +127,7 @@ int watch(const TopOptions& options) {
       seen = top.look();
     } catch (const core::Error& error) {
       if (error.status() != core::Status::no_server && error.status() != core::Status::daemon_lost) throw;
-      explain_absence(options, error);
+      throw explain_absence(options.instance, error);
     }
     const bool waits = seen == Seen::dead && options.iterations == 0;
     if (seen != Seen::running && !waits) return seen == Seen::reader_left ? kOk : kDead;

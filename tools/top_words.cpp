@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "cli_beacon.hpp"
 #include "cli_text.hpp"
 
 namespace gradshm::tools {
@@ -24,11 +25,38 @@ std::string describe(const Snapshot& snapshot, const MemberSnapshot& member) {
   return text + ", last commit " + format_duration(elapsed_ns(snapshot.taken_ns, member.last_commit_ns)) + " ago)";
 }
 
-std::string name_late(const Snapshot& snapshot, const std::vector<const MemberSnapshot*>& late) {
-  std::string text = late.size() == 1 ? "waiting for worker " : "waiting for workers ";
-  for (std::size_t i = 0; i < std::min(late.size(), kNamed); ++i) text += (i == 0 ? "" : i + 1 == late.size() ? " and " : ", ") + describe(snapshot, *late[i]);
-  if (late.size() > kNamed) text += " and " + core::format_count(late.size() - kNamed) + " more";
+template <class Item, class Describe>
+std::string name_some(const std::string& before, const std::vector<Item>& items, Describe&& describe) {
+  std::string text = before + (items.size() == 1 ? " worker " : " workers ");
+  for (std::size_t i = 0; i < std::min(items.size(), kNamed); ++i) text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + describe(items[i]);
+  if (items.size() > kNamed) text += " and " + core::format_count(items.size() - kNamed) + " more";
   return text;
+}
+
+std::string name_awaited(const std::vector<core::AwaitedWorker>& awaited) {
+  return name_some("for", awaited, [](const core::AwaitedWorker& worker) {
+    return std::to_string(worker.rank) + (worker.pid > 0 ? " (pid " + std::to_string(worker.pid) + ")" : "");
+  }) + " to come back after the restart";
+}
+
+std::string name_late(const Snapshot& snapshot, const std::vector<const MemberSnapshot*>& late) {
+  return name_some("waiting for", late, [&](const MemberSnapshot* member) { return describe(snapshot, *member); });
+}
+
+bool came_back(const core::EventSnapshot& event) { return event.event.kind == static_cast<std::uint32_t>(core::EventKind::rejoined); }
+
+// After a restart, before the rounds go on. Whom it waits for is known to its own user only.
+bool is_held(const Snapshot& snapshot) {
+  if (snapshot.opened_ns != 0) return false;
+  const bool some_are_back = members_of_open_round(snapshot) > 0 && std::any_of(snapshot.events.begin(), snapshot.events.end(), came_back);
+  return some_are_back || !snapshot.awaited.empty();
+}
+
+std::string held_sentence(const Snapshot& snapshot) {
+  const std::string whom = snapshot.awaited.empty() ? "for workers to come back after the restart" : name_awaited(snapshot.awaited);
+  const std::size_t back = members_of_open_round(snapshot);
+  return "round " + std::to_string(snapshot.closed_round + 1) + " is not open yet: the server waits up to " +
+         format_duration(static_cast<std::uint64_t>(snapshot.rejoin_timeout_ns)) + " " + whom + "; " + core::plural(back, "member") + (back == 1 ? " is" : " are") + " back";
 }
 
 std::string opening_sentence(const Snapshot& snapshot) {
@@ -47,6 +75,7 @@ std::string opening_sentence(const Snapshot& snapshot) {
 
 std::vector<const MemberSnapshot*> late_members(const Snapshot& snapshot) {
   std::vector<const MemberSnapshot*> late;
+  if (is_held(snapshot)) return late;  // nobody can be late before it opens
   for (const MemberSnapshot& member : snapshot.members)
     if (takes_part(snapshot, member) && member.arrived_buckets < snapshot.buckets.size()) late.push_back(&member);
   return late;
@@ -60,7 +89,7 @@ std::size_t members_of_open_round(const Snapshot& snapshot) {
 bool is_over(const Snapshot& snapshot) { return !snapshot.daemon_alive || snapshot.state == core::ServerState::stopped; }
 
 bool is_stuck(const Snapshot& snapshot) {
-  if (is_over(snapshot)) return true;
+  if (is_over(snapshot) || !snapshot.awaited.empty()) return true;
   const bool long_ago = snapshot.first_commit_ns != 0 && elapsed_ns(snapshot.taken_ns, snapshot.first_commit_ns) > 1'000'000'000;
   return long_ago && !late_members(snapshot).empty();
 }
@@ -70,7 +99,8 @@ std::string state_sentence(const Snapshot& snapshot) {
   if (snapshot.state == core::ServerState::stopped) return "the server has stopped; " + round + " will not close";
   if (!snapshot.daemon_alive)
     return dead_for(snapshot.taken_ns, snapshot.progress_ns) + ": the server (pid " + std::to_string(snapshot.daemon_pid) + ") was killed; " + round +
-           " waits for a new one; " + what_to_do(snapshot.instance);
+           " waits for a new one; " + what_to_do(snapshot.instance, core::op_name(snapshot.op));
+  if (is_held(snapshot)) return held_sentence(snapshot);
   const std::size_t members = members_of_open_round(snapshot);
   if (members == 0) return opening_sentence(snapshot);
   const auto late = late_members(snapshot);
@@ -93,8 +123,10 @@ Rates rates_of(const Snapshot& snapshot) {
 
 std::string dead_for(std::uint64_t now_ns, std::uint64_t progress_ns) { return "DEAD " + format_duration(elapsed_ns(now_ns, progress_ns)); }
 
-std::string what_to_do(const std::string& instance) {
-  return "restart it under the same name: gradshmd --name " + core::escape(instance) + " (workers rejoin within their rejoin time-out)";
+std::string what_to_do(const std::string& instance, const std::string& op) {
+  const std::string command = "gradshmd --name " + core::escape(instance);
+  const std::string options = op.empty() ? command + ", with the --op and other options that it had" : command + " --op " + op + ", with the other options that it had";
+  return "restart it under the same name with the same options: " + options + " (workers rejoin within their rejoin time-out)";
 }
 
 std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) {
@@ -106,8 +138,10 @@ std::string dead_sentence(const core::BeaconData& beacon, std::uint64_t now_ns) 
          core::plural(beacon.parameters, "parameter") + ", " + core::format_bytes(beacon.gradient_bytes) + " a slot";
 }
 
-std::string waiting_sentence(const std::string& instance) {
-  return "'" + core::escape(instance) + "' waits for its first worker, whose parameters will be the layout";
+std::string waiting_sentence(const core::BeaconData& beacon) {
+  const std::string name = "'" + core::escape(text_of(beacon.name)) + "' waits";
+  if (const auto awaited = core::awaited_in(beacon); !awaited.empty()) return name + " " + name_awaited(awaited);
+  return name + " for its first worker, whose parameters will be the layout";
 }
 
 }  // namespace gradshm::tools

@@ -53,7 +53,7 @@ enum {
   GRADSHM_FULL = -17,             /* max-workers reached */
   GRADSHM_NO_SPACE = -18,         /* not enough memory, with the bytes wanted and free */
   GRADSHM_PERMISSION = -19,       /* not allowed: foreign directory, other user */
-  GRADSHM_INCOMPATIBLE = -20,     /* other ABI or wire version; the message names both */
+  GRADSHM_INCOMPATIBLE = -20,     /* other ABI or wire version, or restarted with another --op; the message names both */
   GRADSHM_CORRUPT = -21,          /* shared memory or a message fails its checks */
   GRADSHM_FORKED = -22,           /* handle used in a forked child: attach anew there */
   GRADSHM_SYSTEM = -23,           /* a system call failed; the message names it */

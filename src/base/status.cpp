@@ -26,7 +26,7 @@ const char* status_text(int code) noexcept {
     case Status::full: return "no place for another worker";
     case Status::no_space: return "not enough memory";
     case Status::permission: return "not permitted";
-    case Status::incompatible: return "incompatible versions";
+    case Status::incompatible: return "incompatible versions or options";
     case Status::corrupt: return "corrupt data";
     case Status::forked: return "handle of the parent process";
     case Status::system: return "system call failed";

@@ -21,9 +21,11 @@ Error no_server(const std::string& instance, const std::string& path, int error_
     return {Status::permission, "the socket " + path + " is not open to uid " + std::to_string(geteuid()) +
                                     ": run as the server's user, or as a member of the group that gradshmd --socket-group names (which must be able to pass every directory of that path)"};
   const auto beacon = read_beacon(geteuid(), instance);
-  const std::string dead = beacon && !is_alive(*beacon) ? " (one with pid " + std::to_string(beacon->pid) + " was killed)" : "";
-  return {Status::no_server, "no server '" + instance + "' answers at " + path + dead + ": start one with `gradshmd --name " + instance +
-                                 "`, or see `gradshm ls`"};
+  const bool killed = beacon && !is_alive(*beacon);
+  const std::string dead = killed ? " (one with pid " + std::to_string(beacon->pid) + " was killed)" : "";
+  const std::string same = killed ? " and the --op and other options that it had" : "";
+  return {Status::no_server, "no server '" + instance + "' answers at " + path + dead + ": start one with `gradshmd --name " + instance + "`" + same +
+                                 ", or see `gradshm ls`"};
 }
 
 UniqueFd connect_socket(const std::string& instance, const Deadline& deadline) {

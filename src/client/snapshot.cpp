@@ -1,5 +1,7 @@
 #include "client/snapshot.hpp"
 
+#include <unistd.h>
+
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -47,6 +49,13 @@ void take_rounds(const InstanceView& view, Snapshot& snapshot) {
 
 }  // namespace
 
+std::vector<AwaitedWorker> awaited_in(const BeaconData& beacon) {
+  std::vector<AwaitedWorker> awaited;
+  for (std::size_t rank = 0; rank < kMaxWorkers; ++rank)
+    if (const ListedWorker& listed = beacon.listed[rank]; listed.generation != 0 && listed.takes_part != 0) awaited.push_back({static_cast<int>(rank), listed.pid});
+  return awaited;
+}
+
 void take_events(const Control& control, Snapshot& snapshot) {
   const std::uint64_t written = load_acquire(control.words->events);  // order: acquire, pairs with Publisher::event
   for (std::uint64_t number = written > kEvents ? written - kEvents : 0; number < written; ++number) {
@@ -74,6 +83,17 @@ void take_header(const ControlHeader& header, Snapshot& snapshot) {
   snapshot.daemon_pid = header.daemon_pid, snapshot.op = static_cast<int>(header.op);
   snapshot.max_workers = header.max_workers, snapshot.expect = header.expect, snapshot.reducer_threads = header.reducer_threads;
   snapshot.gradient_bytes = header.gradient_bytes, snapshot.bucket_bytes = header.bucket_bytes, snapshot.started_ns = header.started_ns;
+  snapshot.rejoin_timeout_ns = header.rejoin_timeout_ns;
+}
+
+// The new server's beacon lists those of the old one that are not back too; its control object does not.
+void take_awaited(const BeaconData& beacon, const Control& control, Snapshot& snapshot) {
+  if (beacon.incarnation != snapshot.incarnation || snapshot.opened_ns != 0 || !snapshot.daemon_alive) return;
+  for (const AwaitedWorker& listed : awaited_in(beacon)) {
+    const MemberEntry& entry = control.members[listed.rank];
+    const std::uint64_t word = load_seq_cst(entry.word);  // order: seq_cst, pairs with Publisher::member
+    if (generation_of(word) != beacon.listed[listed.rank].generation) snapshot.awaited.push_back(listed);
+  }
 }
 
 }  // namespace
@@ -115,6 +135,7 @@ std::optional<Snapshot> Watcher::take() const {
   impl_->look_for_layout();
   if (!impl_->view) return std::nullopt;
   const InstanceView& view = *impl_->view;
+  const auto beacon = read_beacon(geteuid(), impl_->instance);  // before the members: who comes back meanwhile is not awaited
   Snapshot snapshot;
   take_header(view.header(), snapshot);
   take_words(*view.control().words, snapshot);
@@ -128,6 +149,7 @@ std::optional<Snapshot> Watcher::take() const {
     // order: relaxed (all), single words that are shown to people.
     snapshot.buckets.push_back({load_relaxed(shared.reduced_round), load_relaxed(shared.arrived), load_relaxed(shared.reductions)});
   }
+  if (beacon) take_awaited(*beacon, view.control(), snapshot);
   take_rounds(view, snapshot);
   take_events(view.control(), snapshot);
   return snapshot;

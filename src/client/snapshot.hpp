@@ -32,6 +32,12 @@ struct RoundSnapshot {
   std::vector<double> group_weights;
 };
 
+// A worker of the killed server that the new one waits for.
+struct AwaitedWorker {
+  int rank = -1;
+  int pid = 0;  // 0 = in another pid namespace
+};
+
 struct EventSnapshot {
   std::uint64_t number = 0;
   Event event;
@@ -50,12 +56,16 @@ struct Snapshot {
   std::uint64_t closed_round = 0;
   unsigned open_members = 0;         // members of the open round
   std::uint64_t bytes_reduced = 0;
+  std::int64_t rejoin_timeout_ns = 0;
   std::vector<MemberSnapshot> members;        // everything but free entries, by rank
+  std::vector<AwaitedWorker> awaited;         // by rank; none once the rounds go on
   std::vector<BucketProgress> buckets;
   std::vector<RoundSnapshot> rounds;          // newest first, only consistent records
   std::vector<EventSnapshot> events;          // oldest first, only consistent ones
 };
 
+// All workers that the beacon lists as taking part. While its server has no layout, that is whom it waits for after a restart.
+[[nodiscard]] std::vector<AwaitedWorker> awaited_in(const BeaconData& beacon);
 // The part of a snapshot that is read from the event ring.
 void take_events(const Control& control, Snapshot& snapshot);
 

@@ -38,7 +38,7 @@ MemFd duplicate(const UniqueFd& fd) { return MemFd(UniqueFd(fcntl(fd.get(), F_DU
 
 bool takes_part(MemberState state) { return state == MemberState::ready || state == MemberState::member; }
 
-const char* op_text(Op op) { return op == Op::sum ? "sum" : op == Op::mean ? "mean" : "weighted-mean"; }
+const char* op_text(Op op) { return op == Op::sum ? "sum" : op == Op::mean ? "mean" : op == Op::weighted_mean ? "weighted-mean" : "?"; }
 
 }  // namespace
 
@@ -160,7 +160,7 @@ void Server::check_listed(const HandedOver& old, const Rejoin& message) {
     throw Error(Status::evicted, who + "has seen " + format_count(old.closed_round) + " rounds closed, another one " + format_count(floor_) + ": attach again");
   }
   if (old.header.op != static_cast<std::uint32_t>(options_.op))
-    throw Error(Status::incompatible, "the server that was killed had another --op than this one (" + std::string(op_text(options_.op)) + "): restart it with the same options");
+    throw Error(Status::incompatible, "the server that was killed had --op " + std::string(op_text(static_cast<Op>(old.header.op))) + ", another --op than this one (" + op_text(options_.op) + "): restart it with the same options");
 }
 
 // Whoever is refused must not be waited for, here or by a successor.

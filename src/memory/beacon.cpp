@@ -26,11 +26,12 @@ constexpr const char* kDirectory = "/dev/shm/";  // where Linux shows POSIX shar
 std::optional<BeaconData> read_fd(int fd) {
   BeaconData data;
   const ssize_t got = pread(fd, &data, sizeof data, 0);
-  if (got != static_cast<ssize_t>(sizeof data)) return std::nullopt;
+  struct stat info {};
+  if (got != static_cast<ssize_t>(sizeof data) || fstat(fd, &info) != 0) return std::nullopt;
   const std::uint64_t checksum = data.object.checksum;
   finish_header(data);
   const bool sound = data.object.magic == static_cast<std::uint64_t>(ObjectKind::beacon) && data.object.abi_hash == abi_hash() &&
-                     data.object.checksum == checksum;
+                     data.object.checksum == checksum && info.st_uid == data.uid;  // anybody may make files in /dev/shm
   if (!sound) return std::nullopt;
   data.name[sizeof data.name - 1] = data.socket_path[sizeof data.socket_path - 1] = '\0';
   return data;

@@ -58,8 +58,8 @@ std::string holder_of(int lock) {
 }
 
 // nullptr-like empty fd: the file was replaced between open and lock, try again.
-UniqueFd try_lock(const std::string& path, const std::string& instance) {
-  UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+UniqueFd try_lock(const std::string& path, const std::string& instance, int create = O_CREAT) {
+  UniqueFd lock(open(path.c_str(), O_RDWR | create | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock && errno != ENOENT) throw system_error("cannot open " + path, errno);
   if (!lock) return lock;
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -70,6 +70,13 @@ UniqueFd try_lock(const std::string& path, const std::string& instance) {
   struct stat ours {}, there {};
   if (fstat(lock.get(), &ours) != 0 || stat(path.c_str(), &there) != 0 || ours.st_ino != there.st_ino || ours.st_dev != there.st_dev) lock.reset();
   return lock;
+}
+
+// Whoever has the lock.
+void remove_files(const std::string& directory) {
+  unlink((directory + "/sock").c_str());
+  unlink((directory + "/lock").c_str());
+  rmdir(directory.c_str());
 }
 
 }  // namespace
@@ -148,10 +155,21 @@ void InstanceDirectory::take_lock(const std::string& instance, std::optional<gid
   if (ftruncate(lock_.get(), 0) != 0 || pwrite(lock_.get(), pid.data(), pid.size(), 0) < 0) throw system_error("cannot write " + path_ + "/lock", errno);
 }
 
-InstanceDirectory::~InstanceDirectory() {
-  unlink((path_ + "/sock").c_str());
-  unlink((path_ + "/lock").c_str());
-  rmdir(path_.c_str());
+InstanceDirectory::~InstanceDirectory() { remove_files(path_); }
+
+bool remove_abandoned(const std::string& directory, const std::function<bool()>& first) {
+  UniqueFd lock;
+  struct stat info {};
+  if (lstat(directory.c_str(), &info) != 0) return first();  // nothing is left there
+  try {
+    lock = try_lock(directory + "/lock", directory.substr(directory.rfind('/') + 1), 0);
+  } catch (const Error&) {
+    return false;
+  }
+  if (!first()) return false;
+  if (lock) remove_files(directory);
+  else rmdir(directory.c_str());  // no lock, nothing that is ours to judge: only if it is empty
+  return true;
 }
 
 }  // namespace gradshm::core

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -43,5 +44,9 @@ class InstanceDirectory {
   std::string path_;
   UniqueFd lock_;
 };
+
+// What a killed server left in its directory: socket, lock, and the directory if nothing else is in it. Holding the lock meanwhile;
+// `first` is called under it, and false ends it there. False: another server has the lock, or `first` said so.
+bool remove_abandoned(const std::string& directory, const std::function<bool()>& first);
 
 }  // namespace gradshm::core

@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 
 #include "support/harness.hpp"
 
@@ -28,6 +31,12 @@ int close_one_round(const std::string& instance) {
   Worker worker = Worker::attach(instance, two_buckets(), {.rank = 0, .wait_for_server = true});
   worker.slot<float>("a")[0] = 3;
   return worker.commit().wait(30s) == Outcome::ok && worker.result<float>("a")[0] == 3 ? 0 : 1;
+}
+
+// The beacons of that name in /dev/shm.
+long beacons_of(const std::string& name) {
+  const auto is_its = [&](const auto& entry) { return entry.path().filename().string().find("." + name + "@") != std::string::npos; };
+  return std::count_if(std::filesystem::directory_iterator("/dev/shm"), std::filesystem::directory_iterator(), is_its);
 }
 
 // gradshmd with its stderr in a pipe. The caller decides what becomes of the reading end.
@@ -193,4 +202,13 @@ TEST_CASE("a worker that waits for its server may be started first") {
   CHECK(worker.wait() == 0);
   server.kill(SIGTERM);
   CHECK(server.wait() == 0);
+}
+
+TEST_CASE("what a killed server leaves in /dev/shm goes with the test's directory") {
+  std::optional<DaemonProcess> daemon(std::in_place);
+  const std::string name = daemon->name();
+  daemon->kill();
+  CHECK(beacons_of(name) == 1);
+  daemon.reset();
+  CHECK(beacons_of(name) == 0);
 }

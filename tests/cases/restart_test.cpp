@@ -253,7 +253,7 @@ TEST_CASE("a restart with another layout, operation or bucket size is refused, i
   };
   const Try tries[] = {
       {{"--layout", scratch.path() + "/other.tsv"}, Outcome::layout_mismatch, "'v'"},
-      {{"--op", "sum"}, Outcome::incompatible, "another --op than this one (sum)"},
+      {{"--op", "sum"}, Outcome::incompatible, "had --op mean, another --op than this one (sum): restart it with the same options"},
   };
   for (const Try& attempt : tries) {
     DaemonProcess daemon({"--op", "mean"});
@@ -345,4 +345,28 @@ TEST_CASE("a partial worker and several threads on one handle survive a restart"
   CHECK(whole.result<float>("a")[0] == 1);
   CHECK(both());
   CHECK(partial.wait() == 0);
+}
+
+TEST_CASE("while a new server waits for survivors, gradshm-top names those and nobody who is back") {
+  const std::vector<std::string> options{"--op", "sum", "--expect", "2"};
+  DaemonProcess daemon(options);
+  Board board;
+  const auto body = [&](int rank) {
+    Worker worker = attach(daemon.name(), one_vector(16), rank);
+    if (!step(worker)) return 1;
+    board.set(static_cast<std::size_t>(rank), 1);
+    if (rank == 1) board.wait_for(2, 1);  // does not notice
+    return step(worker) ? 0 : 2;
+  };
+  auto workers = start_workers(2, body);
+  for (std::size_t rank = 0; rank < 2; ++rank) REQUIRE(reaches(board, rank, 1));
+  daemon.restart(options);
+  const auto shown = [&](const char* format) { return run_program("tools/gradshm-top", {daemon.name(), "--once", "--color", "never", format}).text; };
+  const std::string whom = "for worker 1 (pid " + std::to_string(workers[1].pid()) + ") to come back after the restart";
+  CHECK_MESSAGE(eventually([&] { return contains(shown("--json"), "; 1 member is back"); }), shown("--json"));
+  const std::string document = shown("--json");
+  CHECK_MESSAGE(contains(document, "\"waiting_for\":[1]"), document);
+  CHECK_MESSAGE(contains(document, "the server waits up to 30 s " + whom), document);
+  board.set(2, 1);
+  CHECK(exit_codes(workers) == "0 0");
 }

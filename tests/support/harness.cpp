@@ -54,6 +54,15 @@ int reap(pid_t pid) {
 
 std::atomic<int> living_directories{0};
 
+// Servers that were killed leave theirs. The directory's path is in it, and nobody else's has that.
+void remove_beacons_of(const std::string& directory) {
+  std::error_code error;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error))
+    if (entry.path().filename().string().starts_with("gradshm.") && read_file(entry.path()).find(directory + "/") != std::string::npos) found.push_back(entry.path());
+  for (const auto& path : found) std::filesystem::remove(path, error);
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory() {
@@ -70,6 +79,7 @@ RunDirectory::~RunDirectory() {
   unsetenv("GRADSHM_DIR");
   std::error_code error;
   std::filesystem::remove_all(shared, error);
+  remove_beacons_of(shared);
 }
 
 std::string fresh_name() {

@@ -12,7 +12,8 @@
 
 namespace gradshm::test {
 
-// A private GRADSHM_DIR for as long as it lives; the environment is put back afterwards.
+// A private GRADSHM_DIR for as long as it lives; the environment is put back afterwards, and the beacons of servers that were killed in
+// it are removed.
 class RunDirectory {
  public:
   RunDirectory();

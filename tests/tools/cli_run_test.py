@@ -2,6 +2,7 @@
 """gradshm run from outside: exit codes, signals, and that nothing is left behind."""
 import os
 import pathlib
+import shlex
 import signal
 import sys
 import time
@@ -177,10 +178,28 @@ class RunTest(ToolsTest):
     def test_a_server_that_is_killed_is_reported(self):
         name, process, _ = self.start_workers(1, "while [ ! -e $GRADSHM_DIR/go ]; do sleep 0.05; done")
         os.kill(self.daemon_pid(name), signal.SIGKILL)
+        self.assertRegex(process.stderr.readline(), r"the server \(pid \d+\) ended before its workers: killed by signal 9")
+        self.assertIn(f"the workers look for a new one for 30 s; this starts it: GRADSHM_DIR={self.run_directory} {TOOLS}/gradshmd --name={name} --expect=1\n",
+                      process.stderr.readline())
+        self.assertIn("DEAD ", self.tool("gradshm-top", name, "--once", code=3)[0])
         (self.run_directory / "go").touch()
-        code, _, err = self.finish(process)
-        self.assertEqual(code, 0)
-        self.assertRegex(err, r"the server \(pid \d+\) ended before its workers: killed by signal 9")
+        self.assertEqual(self.finish(process)[0], 0)
+        self.assert_nothing_left(name)
+
+    def test_a_killed_server_is_replaced_by_the_command_that_is_printed(self):
+        name, process, _ = self.start_workers(1, "while [ ! -e $GRADSHM_DIR/go ]; do sleep 0.05; done",
+                                              options=["--group", "it's", "--op", "sum", "--rejoin-timeout", "90s"])
+        os.kill(self.daemon_pid(name), signal.SIGKILL)
+        process.stderr.readline()
+        sentence, _, command = process.stderr.readline().strip().partition("; this starts it: ")
+        self.assertTrue(sentence.endswith(" for 90 s"), sentence)
+        words = shlex.split(command)
+        self.assertEqual(words[1:], [str(TOOLS / "gradshmd"), f"--name={name}", "--expect=1", "--op=sum", "--rejoin-timeout=90", "--group=it's"])
+        with self.server(*words[3:], name=name) as (_, successor):
+            self.eventually(lambda: self.daemon_pid(name) == successor.pid, "the successor has the name")
+            (self.run_directory / "go").touch()
+            self.assertEqual(self.finish(process)[0], 0)
+            self.assertTrue(beacon_path(name).exists())  # a living server's
         self.assert_nothing_left(name)
 
     def test_a_server_that_does_not_start_is_125_with_its_own_message(self):
@@ -223,6 +242,7 @@ class EmbeddedRunTest(RunTest):
     test_kill_9_leaves_no_process_and_nothing_behind = None  # nobody is left to tidy up: see below
     test_kill_9_while_it_starts_leaves_nothing_behind = None
     test_a_server_that_is_killed_is_reported = None
+    test_a_killed_server_is_replaced_by_the_command_that_is_printed = None
     test_a_server_that_does_not_start_is_125_with_its_own_message = None
 
     def popen(self, program, *arguments, **more):

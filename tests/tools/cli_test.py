@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """gradshm and gradshm-top from outside: what they print, how they end, what they leave."""
+import fcntl
 import json
 import os
 import pathlib
@@ -43,10 +44,27 @@ class LsTest(ToolsTest):
             out, _ = self.tool("gradshm", "ls", "--clean")
             self.assertIn(f"removed {dead} (pid {process.pid}, {self.run_directory}/{dead}/sock)\n", out)
             self.assertNotIn(living, out)
-            self.assertFalse(beacon_path(dead).exists())
+            self.assert_nothing_left(dead)
             self.assertTrue(beacon_path(living).exists())
+            self.assertEqual({path.name for path in (self.run_directory / living).iterdir()}, {"sock", "lock"})
             self.assertNotIn(dead, self.tool("gradshm", "ls", "--clean")[0])
             self.tool("gradshm", "ls", "--clean", "--json", code=1)
+
+
+    def test_clean_leaves_what_another_server_has_the_lock_of_and_what_is_not_ours(self):
+        with self.server() as (name, process):
+            process.kill()
+            process.wait()
+            directory = self.run_directory / name
+            with open(directory / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self.assertNotIn(name, self.tool("gradshm", "ls", "--clean")[0])
+                self.assertTrue(beacon_path(name).exists())
+                self.assertTrue((directory / "sock").exists())
+            (directory / "notes").touch()
+            self.assertIn(f"removed {name} ", self.tool("gradshm", "ls", "--clean")[0])
+            self.assertFalse(beacon_path(name).exists())
+            self.assertEqual([path.name for path in directory.iterdir()], ["notes"])
 
 
 class LayoutTest(ToolsTest):
@@ -77,6 +95,14 @@ class LayoutTest(ToolsTest):
     def test_an_instance_without_a_layout_says_so(self):
         with self.server() as (name, _):
             self.assertIn("no layout yet", self.tool("gradshm", "layout", "show", name, code=2)[1])
+
+    def test_a_killed_server_s_layout_is_code_3(self):
+        path = self.file("small.tsv", SMALL_TSV)
+        with self.server("--layout", path) as (name, process):
+            process.kill()
+            process.wait()
+            for arguments in (["show", name], ["diff", name, path]):
+                self.assertIn(f"pid {process.pid} ", self.tool("gradshm", "layout", *arguments, code=3)[1])
 
     def test_what_is_neither_file_nor_instance_is_code_2(self):
         name = self.name()
@@ -179,6 +205,15 @@ class TopTest(ToolsTest):
         with self.server() as (name, process):
             _, err = self.tool("gradshm-top", name, "--once", code=2, environment={"GRADSHM_DIR": self.directory + "/elsewhere"})
             self.assertIn(f"pid {process.pid} runs under that name, with its socket at {self.run_directory}/{name}/sock", err)
+
+    def test_a_dead_server_in_another_directory_is_pointed_at_too(self):
+        elsewhere = {"GRADSHM_DIR": self.directory + "/elsewhere"}
+        with self.server() as (name, process):
+            process.kill()
+            process.wait()
+            for command in (["gradshm-top", name, "--once"], ["gradshm", "layout", "show", name], ["gradshm", "dump", name, "--param", "x"]):
+                _, err = self.tool(*command, code=2, environment=elsewhere)
+                self.assertIn(f"pid {process.pid} ran under that name and was killed, with its socket at {self.run_directory}/{name}/sock: is GRADSHM_DIR the same?", err)
 
     def test_a_socket_that_answers_garbage_is_refused(self):
         name = self.name()
@@ -287,6 +322,7 @@ class UsageTest(ToolsTest):
             out, _ = self.tool(program, *arguments, "--help")
             self.assertIn("Examples:", out)
             self.assertIn("Exit codes:", out)
+        self.assertIn("6 the layouts differ", self.tool("gradshm", "--help")[0])
         self.assertIn("gradshm layout diff default my.tsv", self.tool("gradshm", "layout", "--help")[0])
         for arguments in (["ls"], ["layout", "show"], ["layout", "check"]):
             self.assertIn("Exit codes:", self.tool("gradshm", *arguments, "--help")[0])

@@ -217,6 +217,7 @@ TEST_CASE("a running server of that name is a warning, of another name or direct
   check_warns(facts, "instances", "a second server 'default' would be refused");
   facts.living.clear(), facts.dead = {beacon_of("gone", "/elsewhere")};
   check_warns(facts, "instances", "none runs; dead: 'gone'");
+  check_warns(facts, "instances", "restart a dead one under its name with the same --op and other options");
 }
 
 TEST_CASE("one CPU is a warning") {

@@ -79,10 +79,36 @@ TEST_CASE("a dead server is DEAD, a stopped one has stopped") {
   CHECK_FALSE(is_over(snapshot));
   snapshot.daemon_alive = false;
   CHECK(is_over(snapshot));
-  CHECK(state_sentence(snapshot) == "DEAD 500 ms: the server (pid 4700) was killed; round 812 waits for a new one; restart it under the same name: gradshmd --name default (workers rejoin "
-        "within their rejoin time-out)");
+  CHECK(state_sentence(snapshot) == "DEAD 500 ms: the server (pid 4700) was killed; round 812 waits for a new one; restart it under the same name with the same "
+        "options: gradshmd --name default --op mean, with the other options that it had (workers rejoin within their rejoin time-out)");
   snapshot.state = ServerState::stopped;
   CHECK(state_sentence(snapshot) == "the server has stopped; round 812 will not close");
+}
+
+TEST_CASE("after a restart the missing are waited for, and nobody who is back is late") {
+  Snapshot snapshot = straggler();
+  snapshot.opened_ns = snapshot.first_commit_ns = 0, snapshot.rejoin_timeout_ns = 30 * kSecond;
+  snapshot.members.resize(1);
+  snapshot.members[0].arrived_buckets = 0;
+  snapshot.awaited = {{1, 4709}, {5, 0}};
+  CHECK(state_sentence(snapshot) ==
+        "round 812 is not open yet: the server waits up to 30 s for workers 1 (pid 4709) and 5 to come back after the restart; 1 member is back");
+  CHECK(late_members(snapshot).empty());
+  CHECK(is_stuck(snapshot));
+  snapshot.awaited.clear();  // another user's beacon is not read
+  snapshot.events = {event(0, EventKind::rejoined, 0, "came back after round 811")};
+  CHECK(state_sentence(snapshot).find("waits up to 30 s for workers to come back after the restart; 1 member is back") != std::string::npos);
+  snapshot.opened_ns = kTaken - kSecond;
+  CHECK(state_sentence(snapshot).find("waiting for worker 0 ") != std::string::npos);
+}
+
+TEST_CASE("while nobody is back the beacon says whom a new server waits for") {
+  BeaconData beacon;
+  std::string("default").copy(beacon.name, sizeof beacon.name);
+  CHECK(waiting_sentence(beacon) == "'default' waits for its first worker, whose parameters will be the layout");
+  beacon.listed[0] = {7, 1, 4708, 0};  // a paused one is not waited for
+  beacon.listed[1] = {8, 1, 4709, 1};
+  CHECK(waiting_sentence(beacon) == "'default' waits for worker 1 (pid 4709) to come back after the restart");
 }
 
 TEST_CASE("a late worker is worth a colour a second after the first commit") {
@@ -119,6 +145,7 @@ TEST_CASE("a beacon tells of a dead server") {
   beacon.progress_ns = kTaken - 12 * kSecond;
   CHECK(dead_sentence(beacon, kTaken) ==
         "DEAD 12 s: the server (pid 4700) was killed; its last beacon: round 811 closed, 5 workers (ranks 0-3,7), 62 parameters, 87.2 MB a slot");
+  CHECK(what_to_do("default").find("gradshmd --name default, with the --op and other options that it had (") != std::string::npos);
   beacon.member_ranks[0] = 1;
   CHECK(dead_sentence(beacon, kTaken).find("1 worker (rank 0), ") != std::string::npos);
   beacon.member_ranks[0] = 0;
