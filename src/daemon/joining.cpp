@@ -109,9 +109,9 @@ void Server::check_budget() {
     if (!session->process_ended(0)) held += session->held_bytes;
   const std::uint64_t wanted = checked_mul(slot, workers).value_or(UINT64_MAX);
   if (wanted <= budget && held <= budget - wanted) return;
-  throw Error(Status::no_space, "the memory budget of '" + options_.name + "' is " + format_count(budget) + " bytes: " + plural(workers, "slot") + " with this one take " +
-                                    format_count(wanted) + ", evicted workers that live on hold " + format_count(held) +
-                                    ": detach evicted handles, or start gradshmd with a larger --memory-budget");
+  const std::string of_evicted = held == 0 ? ": " : ", evicted workers that live on hold " + format_count(held) + ": detach evicted handles, or ";
+  throw Error(Status::no_space, "the memory budget of '" + options_.name + "' is " + format_count(budget) + " bytes: " + plural(workers, "slot") +
+                                    (workers == 1 ? " takes " : " with this one take ") + format_count(wanted) + of_evicted + "start gradshmd with a larger --memory-budget");
 }
 
 void Server::hold_join(Session& session, const Packet& packet) {
