@@ -217,7 +217,7 @@ typedef struct {
 /* Publishes slot bytes of the scope for a round: wait-free, no system call while the server is awake. index: of the group, bucket
  * or parameter; ignored by GRADSHM_ALL. GRADSHM_PARAMETER commits its bucket once all of the bucket's parameters are marked. Buckets
  * of the scope that are committed already are passed over; ALREADY_COMMITTED if that are all. A server that is gone is not noticed
- * here but by wait and poll. options, ret_round: may be NULL. */
+ * here but by wait and poll. options, ret_round: may be NULL. ret_round is set where the answer is OK or ALREADY_COMMITTED. */
 GRADSHM_API int gradshm_commit(gradshm_handle_t* handle, int scope, size_t index, const gradshm_commit_options_t* options,
                                uint64_t* ret_round);
 /* round 0 = the one last committed to. OK, EMPTY, NOT_CLOSED, EVICTED, DAEMON_LOST, NOT_COMMITTED. */

@@ -256,20 +256,18 @@ class Observer : public Handle {
 class Round {
  public:
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  // Of the commit. wait returns it too where it is not ok.
+  // Of the commit. wait and poll return it too where nothing is committed: it is neither ok nor already_committed.
   Outcome status() const noexcept { return status_; }
   // nullopt: no deadline.
   Outcome wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) const noexcept {
-    if (status_ != Outcome::ok) return status_;
-    return static_cast<Outcome>(gradshm_wait(handle_, number_, detail::nanoseconds(timeout)));
+    return is_committed() ? static_cast<Outcome>(gradshm_wait(handle_, number_, detail::nanoseconds(timeout))) : status_;
   }
-  Outcome poll() const noexcept {
-    return status_ != Outcome::ok ? status_ : static_cast<Outcome>(gradshm_poll(handle_, number_));
-  }
+  Outcome poll() const noexcept { return is_committed() ? static_cast<Outcome>(gradshm_poll(handle_, number_)) : status_; }
 
  private:
   friend class Worker;
   Round(gradshm_handle_t* handle, std::uint64_t number, Outcome status) : handle_(handle), number_(number), status_(status) {}
+  [[nodiscard]] bool is_committed() const noexcept { return status_ == Outcome::ok || status_ == Outcome::already_committed; }
   gradshm_handle_t* handle_;
   std::uint64_t number_;
   Outcome status_;

@@ -81,17 +81,22 @@ Status commit(Committer& committer, int scope, std::size_t index, const CommitRe
   }
 }
 
+std::string timeout_sentence(const Handle& handle, const std::string& which) {
+  if (handle.is_worker() && !handle.daemon_lives() && !handle.was_stopped())
+    return which + " did not close in time: the server '" + handle.instance() + "' (pid " + std::to_string(handle.daemon_pid()) +
+           ") was killed; wait again: a successor is looked for up to " + format_seconds(handle.view().header().rejoin_timeout_ns) + " (its --rejoin-timeout)";
+  const std::uint64_t open = handle.view().closed_round() + 1;
+  const std::size_t missing = handle.is_worker() ? handle.committer()->missing_buckets(open) : 0;
+  const std::string own = missing == 0 ? "" : "; this worker itself has not committed " + format_count(missing) + " of its buckets";
+  return which + " did not close in time" + own + ": `gradshm-top " + handle.instance() + "` shows whom it waits for";
+}
+
 std::string wait_sentence(const Handle& handle, Status status, std::uint64_t round) {
   if (status != Status::timeout && status != Status::empty && status != Status::not_committed)
     if (std::string why = handle.refusal(); !why.empty()) return why;
   const std::string which = round == 0 ? "the round last committed to" : "round " + format_count(round);
   switch (status) {
-    case Status::timeout: {
-      const std::uint64_t open = handle.view().closed_round() + 1;
-      const std::size_t missing = handle.is_worker() ? handle.committer()->missing_buckets(open) : 0;
-      const std::string own = missing == 0 ? "" : "; this worker itself has not committed " + format_count(missing) + " of its buckets";
-      return which + " did not close in time" + own + ": `gradshm-top " + handle.instance() + "` shows whom it waits for";
-    }
+    case Status::timeout: return timeout_sentence(handle, which);
     case Status::evicted: return "worker " + std::to_string(handle.rank()) + " of '" + handle.instance() + "' is no longer a member (it left or was evicted): attach again";
     case Status::daemon_lost: return "the server '" + handle.instance() + "' (pid " + std::to_string(handle.daemon_pid()) + ") is gone; " + which + " was not closed" +
              (handle.was_stopped() ? "" : ", and no successor came within the rejoin time-out");

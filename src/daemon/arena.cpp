@@ -33,8 +33,18 @@ ControlHeader control_header(const Layout& layout, const ServerOptions& options,
   return header;
 }
 
+// A budget that the workers of round 1 cannot keep to would only be noticed by the last of them.
+void check_budget(const ServerOptions& options, const SlotShape& shape, unsigned expected_workers) {
+  const std::uint64_t wanted = checked_mul(shape.total, expected_workers).value_or(UINT64_MAX);
+  if (options.memory_budget == 0 || wanted <= options.memory_budget) return;
+  throw Error(Status::no_space, "the memory budget of '" + options.name + "' is " + format_count(options.memory_budget) + " bytes, but round 1 opens with " +
+                                    plural(expected_workers, "worker") + ", whose slots take " + format_count(wanted) +
+                                    ": start gradshmd with a larger --memory-budget, or a smaller --expect");
+}
+
 Layout checked_for_space(Layout layout, const ServerOptions& options, unsigned expected_workers) {
   const SlotShape shape = slot_shape(layout);
+  check_budget(options, shape, expected_workers);
   const std::uint64_t ours = result_bytes(layout) + control_shape(layout.buckets().size(), layout.groups().size()).total;
   const auto slots = checked_mul(shape.total, expected_workers);
   const auto wanted = slots ? checked_add(*slots, ours) : std::nullopt;

@@ -111,9 +111,9 @@ void Server::check_budget() {
     if (!session->process_ended(0)) held += session->held_bytes;
   const std::uint64_t wanted = checked_mul(slot, workers).value_or(UINT64_MAX);
   if (wanted <= budget && held <= budget - wanted) return;
-  throw Error(Status::no_space, "the memory budget of '" + options_.name + "' is " + format_count(budget) + " bytes: " + plural(workers, "slot") + " with this one take " +
-                                    format_count(wanted) + ", left and evicted workers that live on hold " + format_count(held) +
-                                    ": detach their handles, or start gradshmd with a larger --memory-budget");
+  const std::string of_others = held == 0 ? ": " : ", left and evicted workers that live on hold " + format_count(held) + ": detach their handles, or ";
+  throw Error(Status::no_space, "the memory budget of '" + options_.name + "' is " + format_count(budget) + " bytes: " + plural(workers, "slot") +
+                                    (workers == 1 ? " takes " : " with this one take ") + format_count(wanted) + of_others + "start gradshmd with a larger --memory-budget");
 }
 
 void Server::hold_join(Session& session, const Packet& packet) {

@@ -155,13 +155,13 @@ Status Committer::commit_parameter(std::size_t parameter, const CommitRequest& r
   std::uint64_t round = request.round;
   if (const Status status = resolve_round(round); status != Status::ok) return status;
   if (!names(parameter)) return Status::invalid;
+  ret_round = round;
   const std::size_t bucket = layout_.placements()[parameter].bucket;
   double weight = 1;
   if (is_committed(bucket, round)) return Status::already_committed;
   if (const Status status = fix_weight(layout_.buckets()[bucket].group, round, request.weight, weight); status != Status::ok) return status;
   // order: release, pairs with write_bits' acquire load.
   if (marked_[parameter].exchange(round, std::memory_order_acq_rel) == round) return Status::already_committed;
-  ret_round = round;
   if (count_mark(bucket, round) != own_parameters_[bucket]) return Status::ok;
   const Status status = publish(bucket, round, {round, weight, Presence::marked});
   if (status == Status::ok) words_.ring();

@@ -238,6 +238,7 @@ TEST_CASE("without a successor waits end with DAEMON_LOST after the rejoin time-
   daemon.kill();
   const Round round = worker.commit();
   CHECK(round.wait(10ms) == Outcome::timeout);
+  CHECK_MESSAGE(contains(gradshm_last_error(), "was killed; wait again: a successor is looked for up to 0.4 s"), gradshm_last_error());
   CHECK(round.poll() != Outcome::ok);
   CHECK(round.wait() == Outcome::daemon_lost);
   CHECK(contains(gradshm_last_error(), "no successor came"));

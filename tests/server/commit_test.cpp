@@ -66,6 +66,31 @@ TEST_CASE("what is committed to the open round cannot be committed to it again")
   CHECK(commit(team[0]) == Outcome::ok);
 }
 
+TEST_CASE("a round that is committed already is waited for all the same") {
+  Team team(floats(2), 2, kOneEach);
+  CHECK(team[0].commit_parameter(0).status() == Outcome::ok);
+  CHECK(team[0].commit_parameter(1).status() == Outcome::ok);
+  for (const Round& again : {team[0].commit(), team[0].commit_group(0), team[0].commit_bucket(1), team[0].commit_parameter(1), team[0].abstain()}) {
+    CHECK(again.status() == Outcome::already_committed);
+    CHECK(again.number() == 1);
+    CHECK(again.poll() == Outcome::not_closed);
+    CHECK(again.wait(1ms) == Outcome::timeout);
+  }
+  const Round again = team[0].commit();
+  std::thread other([&] { nap(), static_cast<void>(team[1].commit()); });
+  CHECK(again.wait(kLong) == Outcome::ok);
+  CHECK(again.poll() == Outcome::ok);
+  other.join();
+}
+
+TEST_CASE("a parameter that is marked already, in a bucket that is not committed, is nothing to wait for") {
+  Team team(floats(2), 1);
+  CHECK(team[0].commit_parameter(0).status() == Outcome::ok);
+  const Round again = team[0].commit_parameter(0);
+  CHECK(again.number() == 1);
+  CHECK(again.wait(kLong) == Outcome::not_committed);
+}
+
 TEST_CASE("a parameter is marked once a round") {
   Team team(floats(2), 1);
   CHECK(team[0].commit_parameter(0).status() == Outcome::ok);

@@ -161,6 +161,26 @@ TEST_CASE("a spin of more than 10 s is refused") {
   CHECK(std::string(gradshm_server_last_error()).find("spin takes at most 10 s") != std::string::npos);
 }
 
+TEST_CASE("a budget that the expected workers cannot keep to is refused as soon as the layout is known") {
+  auto options = with_deadline(2, 30ms);
+  options.memory_budget = 16384 + 8192;  // one slot
+  ServerThread server(options);
+  const Failure refusal = attach_failure(server.name(), floats(1, 4096));
+  CHECK(refusal.code == GRADSHM_NO_SPACE);
+  CHECK(refusal.says("is 24,576 bytes, but round 1 opens with 2 workers, whose slots take "));
+  CHECK(attach_failure(server.name(), floats(1, 16)).code == 0);  // the refused one has not brought the layout
+}
+
+TEST_CASE("where no evicted worker holds memory, a full budget does not advise to detach one") {
+  auto options = with_deadline(1, 30s);
+  options.memory_budget = 16384 + 8192;
+  Team team(floats(1, 4096), options);
+  const Failure refusal = attach_failure(team.server.name(), floats(1, 4096));
+  CHECK(refusal.code == GRADSHM_NO_SPACE);
+  CHECK(refusal.says("2 slots with this one take "));
+  CHECK(!refusal.says("evicted"));
+}
+
 TEST_CASE("times that make no sense are refused") {
   for (const bool deadline : {true, false}) {
     auto options = summing(1);
