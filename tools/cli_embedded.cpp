@@ -29,6 +29,10 @@ ServerOptions read_options(const std::vector<std::string>& options) {
     if (name == "--bucket-bytes") read.bucket_bytes = std::stoull(value);
     if (name == "--round-deadline") read.round_deadline = seconds(value);
     if (name == "--rejoin-timeout") read.rejoin_timeout = seconds(value);
+    if (name == "--drain-s") read.drain = seconds(value);
+    if (name == "--spin-us") read.spin = std::chrono::microseconds(std::stoul(value));
+    if (name == "--memory-budget") read.memory_budget = std::stoull(value);
+    if (name == "--socket-group") read.socket_group = value;
     if (name == "--group") read.groups.push_back(value);
   }
   return read;

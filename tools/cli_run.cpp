@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <system_error>
 
@@ -10,6 +9,7 @@
 #include "cli_server.hpp"
 #include "cli_workers.hpp"
 #include "memory/rundir.hpp"
+#include "option_values.hpp"
 
 namespace gradshm::tools {
 namespace {
@@ -45,16 +45,18 @@ struct PassedOn {
   CLI::Validator check;  // as gradshmd has it
 };
 
-const std::map<std::string, double> kSecondsOf{{"ms", 1e-3}, {"s", 1}, {"min", 60}};
-
 std::vector<PassedOn> passed_on() {
   return {{"--layout", "TSV or safetensors file (default: what the first worker registers)", {}},
           {"--op", "sum, mean or weighted-mean", CLI::IsMember({"sum", "mean", "weighted-mean"})},
           {"--bucket-bytes", "Bytes of a bucket", CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40)},
           {"--reducer-threads", "Threads that sum; 0 = all CPUs", CLI::Range(0, 1024)},
           {"--max-workers", "Workers that may be attached at once", CLI::Range(1, 256)},
-          {"--round-deadline", "Evict who is this late (2, 500ms, 1min); default: never", CLI::AsNumberWithUnit(kSecondsOf)},
-          {"--rejoin-timeout", "How long workers look for a new server after a kill; default: 30 s", CLI::AsNumberWithUnit(kSecondsOf)}};
+          {"--round-deadline", "Evict who is this late (2, 500ms, 1min); default: never", seconds_up_to(kMostSeconds)},
+          {"--rejoin-timeout", "How long workers look for a new server after a kill; 0 = not at all; default: 30 s", seconds_up_to(kMostSeconds)},
+          {"--memory-budget", "Most bytes (64MB, 2GiB) of all slots; default: 2 * max-workers slots", bytes()},
+          {"--spin-us", "How long the server looks for work before it sleeps, in microseconds; default: 50", CLI::Range(0, 1'000'000)},
+          {"--drain-s", "How long the server's stop waits for the open round, in seconds; default: 5", seconds_up_to(kMostDrainSeconds)},
+          {"--socket-group", "Name or number of a group whose members may attach too", {}}};
 }
 
 void declare(CLI::App& app, RunArguments& arguments) {

@@ -21,6 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "option_values.hpp"
+
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
@@ -65,14 +67,13 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--reducer-threads", arguments.reducer_threads, "Threads that sum; 0 = all CPUs")->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_option("--group", arguments.groups, "Name prefix whose parameters are weighted together; may be given several times")->take_all();
   app.add_option("--spin-us", arguments.spin_us, "How long to look for work before sleeping, in microseconds")->check(CLI::Range(0, 1'000'000))->capture_default_str();
-  app.add_option("--drain-s", arguments.drain_s, "How long SIGTERM waits for the open round, in seconds")->check(CLI::Range(0.0, 86400.0))->capture_default_str();
-  const std::map<std::string, double> units{{"ms", 1e-3}, {"s", 1}, {"min", 60}};
+  app.add_option("--drain-s", arguments.drain_s, "How long SIGTERM waits for the open round, in seconds")->transform(gradshm::tools::seconds_up_to(gradshm::tools::kMostDrainSeconds))->capture_default_str();
   app.add_option("--round-deadline", arguments.round_deadline_s, "Evict who has not committed everything this long after a round's first commit (5, 500ms, 2min); 0 = never")
-      ->transform(CLI::AsNumberWithUnit(units))->check(CLI::Range(0.0, 1e7))->capture_default_str();
-  app.add_option("--rejoin-timeout", arguments.rejoin_timeout_s, "After a kill: how long workers look for the new server, and it waits for them (s)")
-      ->transform(CLI::AsNumberWithUnit(units))->check(CLI::Range(0.0, 1e7))->capture_default_str();
+      ->transform(gradshm::tools::seconds_up_to(gradshm::tools::kMostSeconds))->capture_default_str();
+  app.add_option("--rejoin-timeout", arguments.rejoin_timeout_s, "After a kill: how long workers look for the new server, and it waits for them (s); 0 = not at all: a kill ends them")
+      ->transform(gradshm::tools::seconds_up_to(gradshm::tools::kMostSeconds))->capture_default_str();
   app.add_option("--memory-budget", arguments.memory_budget, "Most bytes (64MB, 2GiB) of all slots, those of evicted workers that live on included; 0 = 2 * max-workers slots")
-      ->transform(CLI::AsSizeValue(false))->capture_default_str();
+      ->transform(gradshm::tools::bytes())->capture_default_str();
   app.add_option("--socket-group", arguments.socket_group, "Name or number of a group whose members may attach too; set GRADSHM_DIR to a directory that they can reach");
   app.add_option("--log-level", arguments.log_level, "Least level that is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();

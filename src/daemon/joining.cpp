@@ -27,10 +27,12 @@ void Server::drop_arena() noexcept {
   beacon_data_.parameters = beacon_data_.gradient_bytes = 0;
 }
 
-void Server::make_arena(Layout layout, unsigned expected_workers) {
+void Server::make_arena(Layout layout, unsigned expected_workers, std::uint64_t bucket_bytes) {
   unsigned threads = options_.reducer_threads;
   if (threads == 0) threads = HostReducer(0).threads();
-  arena_.emplace(std::move(layout), options_, incarnation_, threads, expected_workers);
+  ServerOptions shown = options_;
+  if (bucket_bytes != 0) shown.layout.bucket_bytes = bucket_bytes;
+  arena_.emplace(std::move(layout), shown, incarnation_, threads, expected_workers);
   publisher_.emplace(*arena_);
   rounds_.emplace(*arena_, options_, *publisher_, [this](const MemberPtr& member, const std::string& why) {
     if (Session* session = session_of(member)) evict(*session, why, true);

@@ -38,6 +38,19 @@ MemFd duplicate(const UniqueFd& fd) { return MemFd(UniqueFd(fcntl(fd.get(), F_DU
 
 bool takes_part(MemberState state) { return state == MemberState::ready || state == MemberState::member; }
 
+// The first parameter that is in another group than options would put it in; "" if there is none.
+std::string group_difference(const Layout& layout, const Manifest& manifest, const LayoutOptions& options) try {
+  const Layout fresh(manifest, options);
+  for (std::size_t i = 0; i < fresh.parameters().size(); ++i) {
+    const std::string& asked = fresh.groups()[fresh.placements()[i].group];
+    const std::string& given = layout.groups()[layout.placements()[layout.manifest().find(fresh.parameters()[i].id)].group];
+    if (asked != given) return "with '" + fresh.parameters()[i].name + "' in group '" + given + "', not '" + asked + "'";
+  }
+  return "";
+} catch (const Error& error) {
+  return "with groups that these options cannot make: " + std::string(error.what());
+}
+
 const char* op_text(Op op) { return op == Op::sum ? "sum" : op == Op::mean ? "mean" : op == Op::weighted_mean ? "weighted-mean" : "?"; }
 
 }  // namespace
@@ -169,6 +182,16 @@ void Server::strike_off(std::size_t rank) {
   refresh(true);
 }
 
+// Options that the killed server's layout decides against.
+void Server::warn_of_ignored(const Layout& layout, const HandedOver& old) const {
+  const std::uint64_t asked = options_.layout.bucket_bytes, given = old.header.bucket_bytes;
+  const std::string kept = ": the layout of the server that was killed goes on, ";
+  if (given != 0 && given != asked)
+    options_.log(LogLevel::warning, "ignored: --bucket-bytes " + std::to_string(asked) + kept + "made with " + std::to_string(given));
+  if (const std::string difference = group_difference(layout, given_layout_ ? *given_layout_ : layout.manifest(), options_.layout); !difference.empty())
+    options_.log(LogLevel::warning, "ignored: --group, or groups of --layout" + kept + difference);
+}
+
 // The layout object of the killed server decides, so that no offset moves under a living slot.
 void Server::take_layout(const Packet& packet, const HandedOver& old) {
   const std::string content = read_sealed(duplicate(packet.fds[1]), kMaxManifestBytes, "the layout object");
@@ -176,7 +199,8 @@ void Server::take_layout(const Packet& packet, const HandedOver& old) {
   if (old.header.object.fingerprint != layout.layout_fingerprint() || old.header.groups != layout.groups().size()) throw Error(Status::corrupt, "control and layout of the hand-over do not belong together");
   if (given_layout_) check_match(*given_layout_, layout.manifest(), false, options_.name);
   if (!arena_) {
-    make_arena(std::move(layout), 0);
+    warn_of_ignored(layout, old);
+    make_arena(std::move(layout), 0, old.header.bucket_bytes);
     publisher_->adopt_records(old.object.view, old.header.groups);
     return;
   }

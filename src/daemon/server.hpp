@@ -93,10 +93,11 @@ class Server {
   void check_listed(const HandedOver& old, const Rejoin& message);
   void strike_off(std::size_t rank);
   void raise_floor(const HandedOver& old);
+  void warn_of_ignored(const Layout& layout, const HandedOver& old) const;
   void take_layout(const Packet& packet, const HandedOver& old);
   void take_back(Session& session, const Packet& packet, const HandedOver& old, const Rejoin& message);
 
-  void make_arena(Layout layout, unsigned expected_workers);
+  void make_arena(Layout layout, unsigned expected_workers, std::uint64_t bucket_bytes = 0);  // 0: as the options say
   void drop_arena() noexcept;
   void admit_manifest(const UniqueFd& manifest, bool partial, Member& member);
   void check_budget();

@@ -244,7 +244,24 @@ TEST_CASE("without a successor waits end with DAEMON_LOST after the rejoin time-
   CHECK(contains(gradshm_last_error(), "no successor came"));
 }
 
-TEST_CASE("a restart with another layout, operation or bucket size is refused, in words that say which") {
+TEST_CASE("another bucket size or other groups are ignored at a restart, and the log says so where they differ") {
+  DaemonProcess daemon({"--bucket-bytes", "4096"});
+  Worker worker = attach(daemon.name(), one_vector(16), 0);
+  REQUIRE(step(worker));
+  const auto log_of_restart = [&](const std::vector<std::string>& options) {
+    const std::size_t before = daemon.log().size();
+    daemon.restart(options);
+    REQUIRE(step(worker));
+    REQUIRE(eventually([&] { return daemon.log().find("came back after round", before) != std::string::npos; }));  // a later line
+    return daemon.log().substr(before);
+  };
+  const std::string other = log_of_restart({"--bucket-bytes", "64", "--group", "w"});
+  CHECK_MESSAGE(contains(other, "ignored: --bucket-bytes 64: the layout of the server that was killed goes on, made with 4096"), other);
+  CHECK_MESSAGE(contains(other, "goes on, with 'w' in group '', not 'w'"), other);
+  CHECK(!contains(log_of_restart({"--bucket-bytes", "4096"}), "ignored"));  // what goes on is what counts, not what was asked for in between
+}
+
+TEST_CASE("a restart with another layout or operation is refused, in words that say which") {
   RunDirectory scratch;
   write_text(scratch.path() + "/other.tsv", "name\tdtype\tshape\tnumel\nv\tfloat32\t16\t16\n");
   struct Try {
