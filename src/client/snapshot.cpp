@@ -91,7 +91,7 @@ void take_awaited(const BeaconData& beacon, const Control& control, Snapshot& sn
   if (beacon.incarnation != snapshot.incarnation || snapshot.opened_ns != 0 || !snapshot.daemon_alive) return;
   for (const AwaitedWorker& listed : awaited_in(beacon)) {
     const MemberEntry& entry = control.members[listed.rank];
-    const std::uint64_t word = load_seq_cst(entry.word);  // order: seq_cst, pairs with Publisher::member
+    const std::uint64_t word = load_relaxed(entry.word);  // order: relaxed, shown to people; nothing is read through it
     if (generation_of(word) != beacon.listed[listed.rank].generation) snapshot.awaited.push_back(listed);
   }
 }

@@ -317,6 +317,55 @@ TEST_CASE("a worker that was paused when the server was killed resumes whenever 
   CHECK(paused.wait() == 0);
 }
 
+// Once its rounds had begun at 1 again, an old commit of the paused worker was counted in a new round of the same number.
+TEST_CASE("with none but paused survivors the rounds go on behind those that they have seen, for newcomers too") {
+  DaemonProcess daemon({"--op", "sum"});
+  const Layout layout = one_vector(16);
+  Worker paused = attach(daemon.name(), layout, 0);
+  for (int round = 1; round <= 4; ++round) REQUIRE(step(paused));
+  fill(paused, 1000);
+  REQUIRE(step(paused));
+  paused.pause();
+  daemon.kill();
+  daemon.restart({"--op", "sum"});
+  Worker newcomer = attach(daemon.name(), layout, 1);
+  fill(newcomer, 1);
+  const Round first = newcomer.commit();
+  CHECK(first.number() == 6);
+  CHECK(first.wait(kPatience) == Outcome::ok);
+  CHECK(holds(newcomer, 1));
+  paused.resume();  // into the round behind the one that is open
+  CHECK(paused.info().closed_round == 6);
+  REQUIRE(step(newcomer));
+  CHECK(holds(newcomer, 1));
+  CHECK(paused.wait_admitted(kPatience) == 8);
+  fill(paused, 7);
+  std::vector<Worker> both;
+  both.push_back(std::move(paused)), both.push_back(std::move(newcomer));
+  CHECK(step_all(both));
+  CHECK(holds(both[0], 8));
+}
+
+TEST_CASE("what a worker committed completely before it paused is counted after a kill, too") {
+  DaemonProcess daemon({"--op", "sum", "--expect", "2"});
+  std::vector<Worker> workers = attach_all(daemon.name(), one_vector(16), 2);
+  REQUIRE(step_all(workers));
+  fill(workers[0], 100), fill(workers[1], 2);
+  const Round committed = workers[0].commit();
+  CHECK(committed.number() == 2);
+  workers[0].pause();
+  daemon.kill();
+  daemon.restart({"--op", "sum", "--expect", "2"});
+  static_cast<void>(workers[1].commit());
+  std::thread other([&] { CHECK(workers[1].wait(0, kPatience) == Outcome::ok); });
+  CHECK(committed.wait(kPatience) == Outcome::ok);
+  other.join();
+  CHECK(holds(workers[0], 102));
+  CHECK(workers[1].round(2).contributor_count == 2);
+  CHECK(step(workers[1]));  // the paused one is not waited for in round 3
+  workers[0].resume();
+}
+
 TEST_CASE("a server whose beacon somebody removed is restarted all the same: the first worker tells who was there") {
   const std::vector<std::string> options{"--op", "sum", "--expect", "2"};
   DaemonProcess daemon(options);
