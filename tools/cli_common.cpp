@@ -1,6 +1,7 @@
 #include "cli_common.hpp"
 
 #include <sys/ioctl.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -26,7 +27,19 @@ ExitCode exit_code_of(core::Status status) {
   }
 }
 
+namespace {
+
+// Whoever starts us with 0, 1 or 2 closed would have our lines written into the next file or socket we open. Read-only: writing still fails.
+void take_standard_descriptors() {
+  int fd = 0;
+  while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= 2) {}
+  if (fd > 2) close(fd);
+}
+
+}  // namespace
+
 int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<int()>& body, int usage_code) {
+  take_standard_descriptors();
   int code = usage_code;
   std::string message;
   try {

@@ -1,6 +1,7 @@
 // gradshm ls: the instances of this user, as their beacons tell.
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/text.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Lists the living servers of this user, and dead ones that were killed before they could clean up (--clean removes
-what they left: beacon, socket and lock; so does the next server of that name). Rounds are up to a second old. JSON: see docs/json.md.
+what they left: beacon, socket and lock, unless their workers still look for a new server; so does the next server of that name). Rounds are up to a second old. JSON: see docs/json.md.
 
 Exit codes: 0 done (also if there is none), 1 bad options.)";
 
@@ -56,10 +57,20 @@ bool remove_remains(const core::BeaconData& dead) {
   return core::remove_abandoned(socket.substr(0, socket.rfind('/')), remove_its_beacon);
 }
 
+// They look for a successor, which must know who they are: without the beacon it would go on without them.
+bool has_living_workers(const core::BeaconData& beacon) {
+  if (beacon.pid_namespace == 0 || beacon.pid_namespace != core::own_pid_namespace()) return false;
+  return std::any_of(std::begin(beacon.listed), std::end(beacon.listed), [](const core::ListedWorker& worker) {
+    return worker.generation != 0 && worker.pid > 0 && worker.pid_start != 0 && core::pid_start_time(worker.pid) == worker.pid_start;
+  });
+}
+
 int clean() {
   std::string lines;
   for (const core::BeaconData& beacon : core::list_beacons(geteuid()))
-    if (!core::is_alive(beacon) && remove_remains(beacon))
+    if (!core::is_alive(beacon) && has_living_workers(beacon))
+      lines += "kept " + core::escape(text_of(beacon.name)) + ": its workers live and look for a new server\n";
+    else if (!core::is_alive(beacon) && remove_remains(beacon))
       lines += "removed " + core::escape(text_of(beacon.name)) + " (pid " + std::to_string(beacon.pid) + ", " + core::escape(text_of(beacon.socket_path)) + ")\n";
   (void)write_out(lines.empty() ? "nothing to remove: no server of uid " + std::to_string(geteuid()) + " is dead\n" : lines);
   return kOk;
