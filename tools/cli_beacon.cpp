@@ -11,10 +11,9 @@ namespace gradshm::tools {
 
 namespace {
 
-// In our directory, else one that lives elsewhere, else one that was killed elsewhere.
-std::optional<core::BeaconData> beacon_anywhere(const std::string& instance) {
-  auto found = core::read_beacon(geteuid(), instance);
-  if (found) return found;
+// One that lives in another directory, else one that was killed there.
+std::optional<core::BeaconData> beacon_elsewhere(const std::string& instance) {
+  std::optional<core::BeaconData> found;
   for (const core::BeaconData& other : core::list_beacons(geteuid()))
     if (text_of(other.name) == instance && (!found || core::is_alive(other))) found = other;
   return found;
@@ -23,10 +22,11 @@ std::optional<core::BeaconData> beacon_anywhere(const std::string& instance) {
 }  // namespace
 
 core::Error explain_absence(const std::string& instance, const core::Error& error) {
-  const auto beacon = beacon_anywhere(instance);
+  auto beacon = core::read_beacon(geteuid(), instance);
+  const bool is_ours = beacon.has_value();
+  if (!is_ours) beacon = beacon_elsewhere(instance);
   if (!beacon) return error;
   const bool lives = core::is_alive(*beacon);
-  const bool is_ours = core::read_beacon(geteuid(), instance).has_value();
   const core::Status status = is_ours && !lives && error.status() == core::Status::no_server ? core::Status::daemon_lost : error.status();
   return {status, std::string(error.what()) + "\n(pid " + std::to_string(beacon->pid) + (lives ? " runs under that name" : " ran under that name and was killed") +
                       ", with its socket at " + core::escape(text_of(beacon->socket_path)) + (is_ours ? ")" : ": is GRADSHM_DIR the same?)")};

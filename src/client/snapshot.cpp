@@ -135,10 +135,11 @@ std::optional<Snapshot> Watcher::take() const {
   impl_->look_for_layout();
   if (!impl_->view) return std::nullopt;
   const InstanceView& view = *impl_->view;
-  const auto beacon = read_beacon(geteuid(), impl_->instance);  // before the members: who comes back meanwhile is not awaited
   Snapshot snapshot;
   take_header(view.header(), snapshot);
   take_words(*view.control().words, snapshot);
+  // Only while no round is open, and before the members: who comes back meanwhile is not awaited.
+  const auto beacon = snapshot.opened_ns == 0 ? read_beacon(geteuid(), impl_->instance) : std::nullopt;
   snapshot.taken_ns = static_cast<std::uint64_t>(now_ns());
   snapshot.daemon_alive = impl_->words.daemon_lives();
   snapshot.closed_round = view.closed_round();

@@ -161,7 +161,7 @@ void Server::tick() {
 bool Server::turn() {
   try {
     if (!rounds_ || !rounds_->turn()) return false;
-    if (std::exchange(closed_round_, rounds_->closed_round()) != rounds_->closed_round() && paused_counts_) refresh(true);
+    if (paused_counts_ && rounds_->closed_round() != beacon_data_.closed_round) refresh(true);
     return true;
   } catch (const std::bad_alloc&) {
     const std::int64_t now = now_ns();

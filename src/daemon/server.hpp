@@ -123,8 +123,7 @@ class Server {
   std::array<ListedWorker, kMaxWorkers> absent_;  // of a killed server, not back yet; paused ones may come as long as they live
   std::optional<Manifest> given_layout_;          // of --layout, while the survivors may still bring theirs
   std::uint64_t next_id_ = 1;
-  std::uint64_t closed_round_ = 0;  // at the last turn
-  bool paused_counts_ = false;      // the beacon lists a paused worker as taking part, until the round closes
+  bool paused_counts_ = false;  // the beacon lists a paused worker as taking part, until the round closes
   std::int64_t ticked_ns_ = 0, extension_ns_ = 0, first_commit_ns_ = 0;
   std::int64_t refreshed_ns_ = 0, drain_until_ns_ = 0, complained_ns_ = 0;
   bool draining_ = false, stopped_ = false, ended_ = false;
